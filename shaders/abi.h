@@ -1,0 +1,93 @@
+/* Push constants of every operation, read by C (engine/ops) and GLSL alike.
+ *
+ * Units: all offsets, strides and counts are in elements (floats), never bytes. A matrix is (buffer view, ld, o): its
+ * element (r, c) lies at r*ld + o + c of the view. Strides ld and column offsets o are multiples of 8, so four
+ * neighbours always form an aligned vec4. Columns beyond a chain's true width, up to the next multiple of 8, hold zero
+ * in every matrix and weight and are included in the counts below unless said otherwise. */
+#ifndef COLM_ABI_H
+#define COLM_ABI_H
+
+#ifdef GL_core_profile
+#define abi_uint uint
+#define abi_float float
+#else
+#include <stdint.h>
+typedef uint32_t abi_uint;
+typedef float abi_float;
+#endif
+
+#define ABI_NO_TARGET 0xFFFFFFFFu /* a row that has no next token: no loss, no gradient */
+#define ABI_SUMSQ_CHUNK 8192u     /* elements per partial sum of squares */
+
+/* X[r, xo+c] = E[token[r], c] */
+struct abi_embed {
+    abi_uint rows, cols, lde, ldx, xo;
+};
+
+/* E[list[u], c] (+)= sum over j in start[u] .. start[u+1]-1, in this order, of X[order[j], xo+c] */
+struct abi_embed_grad {
+    abi_uint unique, cols, lde, ldx, xo, acc;
+};
+
+/* RMS norm of one chain: s[so+r] = 1/sqrt(mean_{c<width} X^2 + eps); Y = X s g. `width` is the true width. */
+struct abi_norm {
+    abi_uint rows, width, cols, ldx, xo, ldy, yo, so;
+    abi_float eps;
+};
+
+/* One chain's linear, its input gradient or its weight gradient: rows M, outputs N, inputs K (padded counts).
+ * Y (M x N at ldy, yo), X (M x K at ldx, xo), W (N x K at ldw, wo). init 0: start from zero, 1: from the tensor R, which
+ * has the layout of the result and may be the result itself. */
+struct abi_linear {
+    abi_uint M, N, K, ldx, xo, ldw, wo, ldy, yo, init;
+};
+
+/* Rotates heads of width hd at columns xo + h*hd in place: halves (a, b) -> (a c - b s, b c + a s), position r % T;
+ * sign -1 turns back. Table: T rows of hd floats, cosines then sines. */
+struct abi_rope {
+    abi_uint rows, T, heads, hd, ld, xo;
+    abi_float sign;
+};
+
+/* Causal attention of one chain's heads over sequences of T rows; rows = B*T. Query head h at columns qo + h*hd reads
+ * key-value head h / (heads/kv_heads) at ko + that*hd (K and V share ldk, ko). Statistics at so + h*rows + r. */
+struct abi_attn {
+    abi_uint rows, T, heads, kv_heads, hd, ldq, qo, ldk, ko, ldo, oo, so;
+    abi_float scale;
+};
+
+/* Elementwise over rows x cols; A and B at (lda, ao), Z at (ldz, zo). */
+struct abi_ew {
+    abi_uint rows, cols, lda, ao, ldz, zo;
+};
+
+/* Cross-entropy over the first `vocab` columns (true count) of logits with stride ld. weight: of each row that has a
+ * target, in the gradient. */
+struct abi_xent {
+    abi_uint rows, vocab, ld;
+    abi_float weight;
+};
+
+/* partial[po + g] = sum of squares of elements g*ABI_SUMSQ_CHUNK .. of the first n. */
+struct abi_sumsq {
+    abi_uint n, po;
+};
+
+/* out[0] = sqrt(sum of the n partials), out[1] = min(1, clip/out[0]) (1 when clip is 0). */
+struct abi_clip {
+    abi_uint n;
+    abi_float clip;
+};
+
+/* Decoupled weight decay Adam (Loshchilov & Hutter 2019), g scaled by out[1] of abi_clip; c1 = 1/(1-beta1^t), c2 alike. */
+struct abi_adamw {
+    abi_uint n;
+    abi_float lr, beta1, beta2, eps, decay, c1, c2;
+};
+
+/* X[0 .. n-1] = 0 */
+struct abi_zero {
+    abi_uint n;
+};
+
+#endif
