@@ -108,7 +108,7 @@ typedef struct {
     void (*ref)(const ops_push *p, void *const t[OPS_MAX_TENSORS]); /* float tensors as double *, others uint32_t * */
     uint64_t (*flops)(const ops_push *p);                           /* estimate, multiply-add = 2 */
     const ops_variant *variants;                                    /* best first */
-    size_t n_variants;
+    const size_t *n_variants;
 } ops_row;
 const ops_row *ops_get(ops_id op);
 

@@ -1,0 +1,95 @@
+/* Private to engine/ops: the references, the variant lists and the machine's insides. */
+#ifndef COLM_OPS_INTERNAL_H
+#define COLM_OPS_INTERNAL_H
+
+#include "engine/ops/ops.h"
+
+/* References in double (ref_linear.c, ref_attn.c, ref_row.c). t[i] is the call's tensor i at its view's start. */
+#define OPS_REF(name) void ref_##name(const ops_push *push, void *const t[OPS_MAX_TENSORS])
+OPS_REF(embed);
+OPS_REF(embed_grad);
+OPS_REF(norm);
+OPS_REF(norm_dx);
+OPS_REF(norm_dg);
+OPS_REF(linear);
+OPS_REF(linear_dx);
+OPS_REF(linear_dw);
+OPS_REF(rope);
+OPS_REF(attn);
+OPS_REF(attn_delta);
+OPS_REF(attn_dq);
+OPS_REF(attn_dkv);
+OPS_REF(swiglu);
+OPS_REF(swiglu_grad);
+OPS_REF(xent);
+OPS_REF(xent_grad);
+OPS_REF(sumsq);
+OPS_REF(clip);
+OPS_REF(adamw);
+OPS_REF(zero);
+
+/* Shader variants per operation, best first (variants_linear.c, variants_attn.c, variants_row.c). */
+#define OPS_VARIANTS(name) extern const ops_variant variants_##name[]; extern const size_t n_variants_##name
+OPS_VARIANTS(embed);
+OPS_VARIANTS(embed_grad);
+OPS_VARIANTS(norm);
+OPS_VARIANTS(norm_dx);
+OPS_VARIANTS(norm_dg);
+OPS_VARIANTS(linear);
+OPS_VARIANTS(linear_dx);
+OPS_VARIANTS(linear_dw);
+OPS_VARIANTS(rope);
+OPS_VARIANTS(attn);
+OPS_VARIANTS(attn_delta);
+OPS_VARIANTS(attn_dq);
+OPS_VARIANTS(attn_dkv);
+OPS_VARIANTS(swiglu);
+OPS_VARIANTS(swiglu_grad);
+OPS_VARIANTS(xent);
+OPS_VARIANTS(xent_grad);
+OPS_VARIANTS(sumsq);
+OPS_VARIANTS(clip);
+OPS_VARIANTS(adamw);
+OPS_VARIANTS(zero);
+
+#define OPS_MAX_PURPOSES 16
+
+/* One buffer; a machine kind keeps its memory in `host` (reference) or `device`. */
+typedef struct {
+    ops_dtype dtype;
+    uint64_t n;
+    uint32_t purpose;
+    void *host;
+    gpu_buffer *device;
+    bool live;
+} ops_slot;
+
+/* What differs between machines. */
+typedef struct {
+    colm_status (*buffer)(ops_machine *m, ops_slot *s, const char *purpose, colm_err *err);
+    void (*buffer_free)(ops_machine *m, ops_slot *s);
+    colm_status (*write)(ops_machine *m, ops_slot *s, uint64_t off, const void *src, uint64_t n, colm_err *err);
+    colm_status (*read)(ops_machine *m, ops_slot *s, uint64_t off, void *dst, uint64_t n, colm_err *err);
+    colm_status (*prepare)(ops_machine *m, ops_call *c, colm_err *err);
+    void (*unprepare)(ops_machine *m, ops_call *c);
+    colm_status (*run)(ops_machine *m, const ops_list *const *lists, size_t n, colm_err *err);
+    void (*identity)(const ops_machine *m, char *buf, size_t n);
+    void (*close)(ops_machine *m);
+} ops_vtable;
+
+struct ops_machine {
+    const ops_vtable *vt;
+    char name[320];
+    ops_slot *slot; /* buffer b is slot[b-1] */
+    size_t n_slots, cap_slots;
+    char purpose[OPS_MAX_PURPOSES][32];
+    uint64_t purpose_bytes[OPS_MAX_PURPOSES];
+    size_t n_purposes;
+    void *own; /* the machine kind's state */
+};
+
+/* A machine with its table entry and name filled in; NULL on lack of memory. */
+ops_machine *machine_new(const ops_vtable *vt, const char *name);
+static inline ops_slot *machine_slot(const ops_machine *m, ops_buf b) { return &m->slot[b - 1]; }
+
+#endif
