@@ -4,7 +4,8 @@
 
 #include "engine/ops/ops.h"
 
-/* References in double (ref_linear.c, ref_attn.c, ref_row.c). t[i] is the call's tensor i at its view's start. */
+/* References in double (ref_linear.c, ref_attn.c, ref_row.c). t[i] is the call's tensor i at its view's start.
+ */
 #define OPS_REF(name) void ref_##name(const ops_push *push, void *const t[OPS_MAX_TENSORS])
 OPS_REF(embed);
 OPS_REF(embed_grad);
@@ -29,7 +30,9 @@ OPS_REF(adamw);
 OPS_REF(zero);
 
 /* Shader variants per operation, best first (variants_linear.c, variants_attn.c, variants_row.c). */
-#define OPS_VARIANTS(name) extern const ops_variant variants_##name[]; extern const size_t n_variants_##name
+#define OPS_VARIANTS(name)                      \
+    extern const ops_variant variants_##name[]; \
+    extern const size_t n_variants_##name
 OPS_VARIANTS(embed);
 OPS_VARIANTS(embed_grad);
 OPS_VARIANTS(norm);
@@ -90,6 +93,8 @@ struct ops_machine {
 
 /* A machine with its table entry and name filled in; NULL on lack of memory. */
 ops_machine *machine_new(const ops_vtable *vt, const char *name);
-static inline ops_slot *machine_slot(const ops_machine *m, ops_buf b) { return &m->slot[b - 1]; }
+static inline ops_slot *machine_slot(const ops_machine *m, ops_buf b) {
+    return &m->slot[b - 1];
+}
 
 #endif

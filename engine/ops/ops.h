@@ -1,13 +1,14 @@
 /* Operations: one table, one call format, two machines that run it.
  *
- * An operation is a row of the table: a contract (which tensors it reads and writes, its push constants in shaders/abi.h), a
- * reference in double on the CPU, and shader variants per kernel class. A model is a flat list of ops_call. A machine
- * holds buffers and runs lists: the reference machine in double, the gpu machine through Vulkan in float, and the plan
- * machine, which only counts bytes, so that what a plan prints is what is allocated.
+ * An operation is a row of the table: a contract (which tensors it reads and writes, its push constants in
+ * shaders/abi.h), a reference in double on the CPU, and shader variants per kernel class. A model is a flat
+ * list of ops_call. A machine holds buffers and runs lists: the reference machine in double, the gpu machine
+ * through Vulkan in float, and the plan machine, which only counts bytes, so that what a plan prints is what is
+ * allocated.
  *
- * Bitwise rule: an output's order of summation depends only on its own chain's input width. So the choice of a variant is a
- * function of (operation, dtype, kernel class, that chain's N and K), never of rows, batch or total width; and a
- * kernel's loop over K starts at 0 and takes fixed steps. */
+ * Bitwise rule: an output's order of summation depends only on its own chain's input width. So the choice of a
+ * variant is a function of (operation, dtype, kernel class, that chain's N and K), never of rows, batch or
+ * total width; and a kernel's loop over K starts at 0 and takes fixed steps. */
 #ifndef COLM_OPS_OPS_H
 #define COLM_OPS_OPS_H
 
@@ -17,36 +18,57 @@
 
 /* Tensors per operation, in this order (r read, w written, m read and written; u uint32, else float):
  *   embed       token:ru table:r X:w              embed_grad  list:ru start:ru order:ru X:r table:m
- *   norm        X:r gain:r Y:w stat:w             norm_dx     X:r gain:r stat:r dY:r dX:m (adds; X and dX at ldx, xo: dX may
- *                                                             have its own matrix, see below)
- *   norm_dg     X:r stat:r dY:r dgain:m (adds)
- *   linear      X:r W:r R:r Y:w                   linear_dx   dY:r W:r R:r dX:w      linear_dw  dY:r X:r R:r dW:w
- *   rope        X:m table:r
- *   attn        Q:r K:r V:r O:w lse:w             attn_delta  O:r dO:r delta:w
- *   attn_dq     Q:r K:r V:r dO:r lse:r delta:r dQ:w
- *   attn_dkv    Q:r K:r V:r dO:r lse:r delta:r dK:w dV:w
- *   swiglu      A:r B:r Z:w                       swiglu_grad A:m B:m dZ:r (A, B become dA, dB; dZ at lda, ao)
- *   xent        logits:r target:ru nll:w top:wu   xent_grad   logits:m target:ru nll:w
- *   sumsq       X:r partial:w                     clip        partial:r out:w
- *   adamw       P:m G:r M:m V:m out:r             zero        X:w
- * In norm_dx and norm_dg, dY is at (ldy, yo) and X, dX share (ldx, xo). In attn_delta O and dO share (ldo, oo) and
- * O covers the same chains as dO. In the attention gradients dO is at (ldo, oo), dQ laid out as Q, dK and dV as K.
- * lse is the natural logarithm of the sum of exp(scale q.k). top is 1 where the target is the first maximum, else 0. */
+ *   norm        X:r gain:r Y:w stat:w             norm_dx     X:r gain:r stat:r dY:r dX:m (adds; X and dX at
+ * ldx, xo: dX may have its own matrix, see below) norm_dg     X:r stat:r dY:r dgain:m (adds) linear      X:r
+ * W:r R:r Y:w                   linear_dx   dY:r W:r R:r dX:w      linear_dw  dY:r X:r R:r dW:w rope        X:m
+ * table:r attn        Q:r K:r V:r O:w lse:w             attn_delta  O:r dO:r delta:w attn_dq     Q:r K:r V:r
+ * dO:r lse:r delta:r dQ:w attn_dkv    Q:r K:r V:r dO:r lse:r delta:r dK:w dV:w swiglu      A:r B:r Z:w
+ * swiglu_grad A:m B:m dZ:r (A, B become dA, dB; dZ at lda, ao) xent        logits:r target:ru nll:w top:wu
+ * xent_grad   logits:m target:ru nll:w sumsq       X:r partial:w                     clip        partial:r
+ * out:w adamw       P:m G:r M:m V:m out:r             zero        X:w In norm_dx and norm_dg, dY is at (ldy,
+ * yo) and X, dX share (ldx, xo). In attn_delta O and dO share (ldo, oo) and O covers the same chains as dO. In
+ * the attention gradients dO is at (ldo, oo), dQ laid out as Q, dK and dV as K. lse is the natural logarithm of
+ * the sum of exp(scale q.k). top is 1 where the target is the first maximum, else 0. */
 typedef enum {
-    OP_EMBED, OP_EMBED_GRAD, OP_NORM, OP_NORM_DX, OP_NORM_DG, OP_LINEAR, OP_LINEAR_DX, OP_LINEAR_DW, OP_ROPE,
-    OP_ATTN, OP_ATTN_DELTA, OP_ATTN_DQ, OP_ATTN_DKV, OP_SWIGLU, OP_SWIGLU_GRAD, OP_XENT, OP_XENT_GRAD,
-    OP_SUMSQ, OP_CLIP, OP_ADAMW, OP_ZERO, OP_COUNT
+    OP_EMBED,
+    OP_EMBED_GRAD,
+    OP_NORM,
+    OP_NORM_DX,
+    OP_NORM_DG,
+    OP_LINEAR,
+    OP_LINEAR_DX,
+    OP_LINEAR_DW,
+    OP_ROPE,
+    OP_ATTN,
+    OP_ATTN_DELTA,
+    OP_ATTN_DQ,
+    OP_ATTN_DKV,
+    OP_SWIGLU,
+    OP_SWIGLU_GRAD,
+    OP_XENT,
+    OP_XENT_GRAD,
+    OP_SUMSQ,
+    OP_CLIP,
+    OP_ADAMW,
+    OP_ZERO,
+    OP_COUNT
 } ops_id;
 
 #define OPS_MAX_TENSORS 8
 
-/* Padded size of a chain's columns, and row stride of a matrix of so many (padded) columns. Strides that are a multiple
- * of 64 floats get 8 more: rows at power-of-two distances fall into the same few cache sets. */
-static inline uint32_t ops_pad(uint32_t cols) { return (cols + 7u) & ~7u; }
-static inline uint32_t ops_stride(uint32_t padded) { return padded % 64u ? padded : padded + 8u; }
-/* Rows allocated for n rows: kernels work on tiles of 16 and may read, and for matrix results write, the rows up to
- * here. Rows beyond n hold zeros or finite values and never reach a result. */
-static inline uint32_t ops_rows(uint32_t n) { return (n + 15u) & ~15u; }
+/* Padded size of a chain's columns, and row stride of a matrix of so many (padded) columns. Strides that are a
+ * multiple of 64 floats get 8 more: rows at power-of-two distances fall into the same few cache sets. */
+static inline uint32_t ops_pad(uint32_t cols) {
+    return (cols + 7u) & ~7u;
+}
+static inline uint32_t ops_stride(uint32_t padded) {
+    return padded % 64u ? padded : padded + 8u;
+}
+/* Rows allocated for n rows: kernels work on tiles of 16 and may read, and for matrix results write, the rows
+ * up to here. Rows beyond n hold zeros or finite values and never reach a result. */
+static inline uint32_t ops_rows(uint32_t n) {
+    return (n + 15u) & ~15u;
+}
 
 typedef uint32_t ops_buf; /* a buffer of a machine, 1-based; 0 is none */
 
@@ -75,7 +97,8 @@ typedef struct ops_bound ops_bound; /* what a machine prepared for a call */
 typedef struct {
     ops_id op;
     ops_view t[OPS_MAX_TENSORS];
-    ops_push p; /* may change between runs, except what a variant's fits or defines read (hd, N, K, offsets, strides) */
+    ops_push p; /* may change between runs, except what a variant's fits or defines read (hd, N, K, offsets,
+                   strides) */
     ops_bound *bound;
 } ops_call;
 
@@ -89,25 +112,26 @@ void ops_list_done(ops_list *l);
 
 /* One kernel for an operation. */
 typedef struct {
-    const char *name;        /* "cpu", "portable": the kernel class; --kernels forces one */
-    const char *file;        /* in shaders/ */
-    const char *defines;     /* "A=1 B=2", or NULL */
-    bool optimize;           /* shaderc's optimiser */
-    uint32_t subgroup;       /* lanes it is written for, 0: any */
-    bool texels;             /* reads through texel buffers */
-    bool (*fits)(const ops_push *p);                           /* NULL: always */
-    void (*define)(const ops_push *p, char *buf, size_t n);    /* more "A=1 B=2" from the call; NULL: none */
+    const char *name;                /* "cpu", "portable": the kernel class; --kernels forces one */
+    const char *file;                /* in shaders/ */
+    const char *defines;             /* "A=1 B=2", or NULL */
+    bool optimize;                   /* shaderc's optimiser */
+    uint32_t subgroup;               /* lanes it is written for, 0: any */
+    bool texels;                     /* reads through texel buffers */
+    bool (*fits)(const ops_push *p); /* NULL: always */
+    void (*define)(const ops_push *p, char *buf, size_t n); /* more "A=1 B=2" from the call; NULL: none */
     void (*groups)(const ops_push *p, uint32_t groups[3]);
 } ops_variant;
 
 typedef struct {
     const char *name;
-    const char *access;      /* per tensor: r, w, m */
-    const char *dtypes;      /* per tensor: f, u */
+    const char *access; /* per tensor: r, w, m */
+    const char *dtypes; /* per tensor: f, u */
     size_t push_bytes;
-    void (*ref)(const ops_push *p, void *const t[OPS_MAX_TENSORS]); /* float tensors as double *, others uint32_t * */
-    uint64_t (*flops)(const ops_push *p);                           /* estimate, multiply-add = 2 */
-    const ops_variant *variants;                                    /* best first */
+    void (*ref)(const ops_push *p,
+                void *const t[OPS_MAX_TENSORS]); /* float tensors as double *, others uint32_t * */
+    uint64_t (*flops)(const ops_push *p);        /* estimate, multiply-add = 2 */
+    const ops_variant *variants;                 /* best first */
     const size_t *n_variants;
 } ops_row;
 const ops_row *ops_get(ops_id op);
@@ -125,21 +149,25 @@ typedef struct {
 COLM_MUST_USE colm_status ops_open_ref(ops_machine **ret, colm_err *err);
 COLM_MUST_USE colm_status ops_open_plan(ops_machine **ret, colm_err *err);
 /* The device stays the caller's and must outlive the machine. */
-COLM_MUST_USE colm_status ops_open_gpu(gpu_device *d, const ops_machine_params *p, ops_machine **ret, colm_err *err);
+COLM_MUST_USE colm_status ops_open_gpu(gpu_device *d, const ops_machine_params *p, ops_machine **ret,
+                                       colm_err *err);
 void ops_close(ops_machine **m);
 /* "reference", "plan", or the kernel class in use with the device, for records: "cpu llvmpipe ...". */
 const char *ops_machine_name(const ops_machine *m);
 bool ops_machine_is_plan(const ops_machine *m);
 
 /* A zeroed buffer of n elements. `purpose` groups bytes in plans ("parameters", "activations", ...). */
-COLM_MUST_USE colm_status ops_buffer(ops_machine *m, const char *purpose, ops_dtype t, uint64_t n, ops_buf *ret, colm_err *err);
+COLM_MUST_USE colm_status ops_buffer(ops_machine *m, const char *purpose, ops_dtype t, uint64_t n, ops_buf *ret,
+                                     colm_err *err);
 void ops_buffer_free(ops_machine *m, ops_buf *b);
 uint64_t ops_buffer_len(const ops_machine *m, ops_buf b);
 /* Bytes now allocated for a purpose (NULL: all), counted as a float device would. */
 uint64_t ops_bytes(const ops_machine *m, const char *purpose);
 /* Copies in the buffer's own type (float or uint32_t); blocking. On the plan machine they do nothing. */
-COLM_MUST_USE colm_status ops_write(ops_machine *m, ops_buf b, uint64_t off, const void *src, uint64_t n, colm_err *err);
-COLM_MUST_USE colm_status ops_read(ops_machine *m, ops_buf b, uint64_t off, void *dst, uint64_t n, colm_err *err);
+COLM_MUST_USE colm_status ops_write(ops_machine *m, ops_buf b, uint64_t off, const void *src, uint64_t n,
+                                    colm_err *err);
+COLM_MUST_USE colm_status ops_read(ops_machine *m, ops_buf b, uint64_t off, void *dst, uint64_t n,
+                                   colm_err *err);
 /* The reference machine's own doubles, for finite differences; NULL on other machines and uint32 buffers. */
 double *ops_doubles(ops_machine *m, ops_buf b);
 

@@ -1,0 +1,83 @@
+/* The table of operations. */
+#include "engine/ops/internal.h"
+
+static uint64_t flops_linear(const ops_push *p) {
+    return 2ull * p->linear.M * p->linear.N * p->linear.K;
+}
+/* T(T+1)/2 pairs a sequence; each pair costs `products` dot products of hd. */
+static uint64_t attn_pairs(const struct abi_attn *a, uint64_t products) {
+    return products * a->rows * (a->T + 1ull) / 2 * a->heads * a->hd * 2;
+}
+static uint64_t flops_attn(const ops_push *p) {
+    return attn_pairs(&p->attn, 2);
+}
+static uint64_t flops_attn_dq(const ops_push *p) {
+    return attn_pairs(&p->attn, 3);
+}
+static uint64_t flops_attn_dkv(const ops_push *p) {
+    return attn_pairs(&p->attn, 4);
+}
+static uint64_t flops_attn_delta(const ops_push *p) {
+    return 2ull * p->attn.rows * p->attn.heads * p->attn.hd;
+}
+static uint64_t flops_rope(const ops_push *p) {
+    return 3ull * p->rope.rows * p->rope.heads * p->rope.hd;
+}
+static uint64_t flops_norm(const ops_push *p) {
+    return 4ull * p->norm.rows * p->norm.cols;
+}
+static uint64_t flops_ew(const ops_push *p) {
+    return 10ull * p->ew.rows * p->ew.cols;
+}
+static uint64_t flops_xent(const ops_push *p) {
+    return 10ull * p->xent.rows * p->xent.vocab;
+}
+static uint64_t flops_embed(const ops_push *p) {
+    return (uint64_t)p->embed.rows * p->embed.cols;
+}
+static uint64_t flops_embed_grad(const ops_push *p) {
+    return (uint64_t)p->embed_grad.unique * p->embed_grad.cols;
+}
+static uint64_t flops_sumsq(const ops_push *p) {
+    return 2ull * p->sumsq.n;
+}
+static uint64_t flops_clip(const ops_push *p) {
+    return p->clip.n;
+}
+static uint64_t flops_adamw(const ops_push *p) {
+    return 16ull * p->adamw.n;
+}
+static uint64_t flops_zero(const ops_push *p) {
+    return p->zero.n;
+}
+
+#define ROW(id, member, access, dtypes, cost) \
+    { #id, access, dtypes, sizeof(((ops_push *)0)->member), ref_##id, cost, variants_##id, &n_variants_##id }
+
+static const ops_row table[OP_COUNT] = {
+    [OP_EMBED] = ROW(embed, embed, "rrw", "uff", flops_embed),
+    [OP_EMBED_GRAD] = ROW(embed_grad, embed_grad, "rrrrm", "uuuff", flops_embed_grad),
+    [OP_NORM] = ROW(norm, norm, "rrww", "ffff", flops_norm),
+    [OP_NORM_DX] = ROW(norm_dx, norm, "rrrrm", "fffff", flops_norm),
+    [OP_NORM_DG] = ROW(norm_dg, norm, "rrrm", "ffff", flops_norm),
+    [OP_LINEAR] = ROW(linear, linear, "rrrw", "ffff", flops_linear),
+    [OP_LINEAR_DX] = ROW(linear_dx, linear, "rrrw", "ffff", flops_linear),
+    [OP_LINEAR_DW] = ROW(linear_dw, linear, "rrrw", "ffff", flops_linear),
+    [OP_ROPE] = ROW(rope, rope, "mr", "ff", flops_rope),
+    [OP_ATTN] = ROW(attn, attn, "rrrww", "fffff", flops_attn),
+    [OP_ATTN_DELTA] = ROW(attn_delta, attn, "rrw", "fff", flops_attn_delta),
+    [OP_ATTN_DQ] = ROW(attn_dq, attn, "rrrrrrw", "fffffff", flops_attn_dq),
+    [OP_ATTN_DKV] = ROW(attn_dkv, attn, "rrrrrrww", "ffffffff", flops_attn_dkv),
+    [OP_SWIGLU] = ROW(swiglu, ew, "rrw", "fff", flops_ew),
+    [OP_SWIGLU_GRAD] = ROW(swiglu_grad, ew, "mmr", "fff", flops_ew),
+    [OP_XENT] = ROW(xent, xent, "rrww", "fufu", flops_xent),
+    [OP_XENT_GRAD] = ROW(xent_grad, xent, "mrw", "fuf", flops_xent),
+    [OP_SUMSQ] = ROW(sumsq, sumsq, "rw", "ff", flops_sumsq),
+    [OP_CLIP] = ROW(clip, clip, "rw", "ff", flops_clip),
+    [OP_ADAMW] = ROW(adamw, adamw, "mrmmr", "fffff", flops_adamw),
+    [OP_ZERO] = ROW(zero, zero, "w", "f", flops_zero),
+};
+
+const ops_row *ops_get(ops_id op) {
+    return &table[op];
+}
