@@ -1,0 +1,72 @@
+/* What every kernel shares: how tensors are reached and how the lanes of a row work together.
+ *
+ * A shader begins with
+ *     #version 450
+ *     #extension GL_GOOGLE_include_directive : require
+ *     #include "common.glsl"
+ *
+ * Two macros come from the variant that asks for the kernel (subgroup and texels of ops_variant), so that one source serves both
+ * kernel classes wherever the maths is the same:
+ *     TEXELS  1: float tensors are read through texel buffers (samplerBuffer, RGBA32F), on CPU devices many times faster
+ *     LANES   invocations that share one row: the subgroup size a variant is written for, or 1
+ * Tensor t of a call is storage buffer binding t and, read through texels, binding 8 + t. Indices of *4 are in vec4s
+ * (element / 4), others in elements. */
+#ifndef COLM_COMMON_GLSL
+#define COLM_COMMON_GLSL
+
+#ifndef TEXELS
+#define TEXELS 0
+#endif
+#ifndef LANES
+#define LANES 1
+#endif
+#extension GL_EXT_control_flow_attributes : require
+#if LANES > 1
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#endif
+#include "abi.h"
+
+/* PUSH(linear): the call's push constants as p.M, p.N, ... */
+#define PUSH(op) layout(push_constant) uniform push_block { abi_##op p; };
+
+/* IN4(0, X): tensor 0 read as LOAD4(X, i). */
+#if TEXELS
+#define IN4(t, name) layout(binding = 8 + t) uniform samplerBuffer name##_tex;
+#define LOAD4(name, i) texelFetch(name##_tex, int(i))
+#else
+#define IN4(t, name) layout(std430, binding = t) readonly buffer name##_in4 { vec4 name##_v4[]; };
+#define LOAD4(name, i) name##_v4[i]
+#endif
+/* Storage buffers under their own name: TYPE is vec4, float or uint. OUT is written (or both), IN only read. */
+#define IN(t, TYPE, name) layout(std430, binding = t) readonly buffer name##_in { TYPE name[]; };
+#define OUT(t, TYPE, name) layout(std430, binding = t) buffer name##_out { TYPE name[]; };
+
+/* More groups than an axis may have (65535) continue on the z axis, GROUP_FOLDED counts on: x = min(n, 65535), y = 1,
+ * z = ceil(n / 65535). The last z may reach beyond n, so a kernel checks its number. */
+#define GROUP_FOLDED (gl_WorkGroupID.z * 65535u + gl_WorkGroupID.x)
+
+/* Sums and maxima over the lanes of a row in a fixed order; every lane gets the result. With one lane they are the value
+ * itself. Shuffles only: broadcasts of floats have aborted drivers' compilers. */
+#if LANES == 1
+#define LANE 0u
+float lanes_sum(float v) { return v; }
+float lanes_max(float v) { return v; }
+uint lanes_min(uint v) { return v; }
+#else
+#define LANE gl_SubgroupInvocationID
+float lanes_sum(float v) {
+    [[unroll]] for (uint step = 1u; step < LANES; step *= 2u) v += subgroupShuffle(v, LANE ^ step);
+    return v;
+}
+float lanes_max(float v) {
+    [[unroll]] for (uint step = 1u; step < LANES; step *= 2u) v = max(v, subgroupShuffle(v, LANE ^ step));
+    return v;
+}
+uint lanes_min(uint v) {
+    [[unroll]] for (uint step = 1u; step < LANES; step *= 2u) v = min(v, subgroupShuffle(v, LANE ^ step));
+    return v;
+}
+#endif
+
+#endif
