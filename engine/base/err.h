@@ -6,7 +6,8 @@
  *     colm_status s = spec_stage(json, &stage, err);
  *     if (s) return err_at(err, "stages[%zu]", i);
  *
- * gives "stages[1]: add[0]: 100 is not a multiple of head size 64". `ret_` parameters are written on success only. */
+ * gives "stages[1]: add[0]: 100 is not a multiple of head size 64". `ret_` parameters are written on success
+ * only. */
 #ifndef COLM_BASE_ERR_H
 #define COLM_BASE_ERR_H
 

@@ -1,4 +1,5 @@
-/* Digests: XXH3 with 128 bits (xxHash), written as 32 lower-case hex digits. They find accidents, not attackers. */
+/* Digests: XXH3 with 128 bits (xxHash), written as 32 lower-case hex digits. They find accidents, not
+ * attackers. */
 #ifndef COLM_BASE_HASH_H
 #define COLM_BASE_HASH_H
 
@@ -12,7 +13,7 @@
 typedef struct hash_state hash_state;
 hash_state *hash_open(void); /* NULL on lack of memory */
 void hash_add(hash_state *h, const void *bytes, size_t n);
-void hash_add_text(hash_state *h, const char *text); /* with its NUL, so that "ab","c" differs from "a","bc" */
+void hash_add_text(hash_state *h, const char *text);  /* with its NUL, so that "ab","c" differs from "a","bc" */
 void hash_close(hash_state **h, char ret[HASH_TEXT]); /* ret may be NULL */
 
 void hash_bytes(const void *bytes, size_t n, char ret[HASH_TEXT]);

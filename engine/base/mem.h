@@ -1,7 +1,7 @@
 /* Host memory: checked sizes and arenas that are freed as one.
  *
- * Order: arena_init (or zero-initialise), arena_alloc any number of times, arena_done. Allocation can be made to
- * fail for tests: mem_fail_after(n) lets n allocations pass and then refuses all. */
+ * Order: arena_init (or zero-initialise), arena_alloc any number of times, arena_done. Allocation can be made
+ * to fail for tests: mem_fail_after(n) lets n allocations pass and then refuses all. */
 #ifndef COLM_BASE_MEM_H
 #define COLM_BASE_MEM_H
 
@@ -9,13 +9,16 @@
 
 #include "engine/base/err.h"
 
-/* n*size zeroed bytes, or NULL on overflow or lack of memory. Free with free(). n or size 0 gives a valid pointer. */
+/* n*size zeroed bytes, or NULL on overflow or lack of memory. Free with free(). n or size 0 gives a valid
+ * pointer. */
 void *mem_alloc(size_t n, size_t size);
-/* Like realloc to n*size bytes with overflow check; the old block stays valid on NULL. New bytes are not cleared. */
+/* Like realloc to n*size bytes with overflow check; the old block stays valid on NULL. New bytes are not
+ * cleared. */
 void *mem_grow(void *block, size_t n, size_t size);
 /* Tests: the next n allocations pass, later ones fail. Negative: never fail (the default). */
 void mem_fail_after(long n);
-/* Number of allocations made so far by mem_* and arena_* in this process (to prove that a loop allocates none). */
+/* Number of allocations made so far by mem_* and arena_* in this process (to prove that a loop allocates none).
+ */
 unsigned long long mem_count(void);
 
 typedef struct arena_block arena_block;

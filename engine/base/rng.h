@@ -1,7 +1,7 @@
 /* Counter-based random numbers: Philox4x32-10 (Salmon et al., SC 2011; Random123).
  *
- * A stream is named by (seed, name); the i-th draw is a pure function of (seed, name, i), so order, threads and resumes
- * cannot change it. Nothing has state. */
+ * A stream is named by (seed, name); the i-th draw is a pure function of (seed, name, i), so order, threads and
+ * resumes cannot change it. Nothing has state. */
 #ifndef COLM_BASE_RNG_H
 #define COLM_BASE_RNG_H
 
@@ -20,7 +20,7 @@ uint64_t rng_u64(const rng_stream *s, uint64_t i);
 double rng_uniform(const rng_stream *s, uint64_t i);
 /* Uniform in 0 .. n-1 without modulo bias worth naming (multiply-high of 64 bits); n > 0. */
 uint64_t rng_below(const rng_stream *s, uint64_t i, uint64_t n);
-/* Standard normal (Box-Muller on the two halves of draw i). */
+/* Standard normal (Box-Muller on the two 64-bit halves of block i). */
 double rng_normal(const rng_stream *s, uint64_t i);
 
 #endif

@@ -19,9 +19,12 @@ void str_addn(str *s, const char *bytes, size_t n);
 COLM_PRINTF(2, 3) void str_addf(str *s, const char *fmt, ...);
 /* Appends text as a JSON string with quotes; invalid UTF-8 bytes become U+FFFD. */
 void str_add_json(str *s, const char *text);
-/* Appends a double as strict JSON, shortest text that reads back the same, '.' whatever the locale; NaN and infinity
- * become null. */
+/* Appends a double as strict JSON, shortest text that reads back the same, '.' whatever the locale; NaN and
+ * infinity become null. */
 void str_add_double(str *s, double v);
 void str_done(str *s);
+
+/* Length in bytes (1 to 4) of the well-formed UTF-8 character that begins n bytes, 0 when there is none. */
+size_t str_utf8(const char *bytes, size_t n);
 
 #endif
