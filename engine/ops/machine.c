@@ -1,4 +1,5 @@
 /* What all machines share: buffers by purpose, lists, preparation. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
 /* The reference machine (double, on the CPU) and the plan machine (which only counts). */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
