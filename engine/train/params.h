@@ -1,0 +1,25 @@
+/* What a training stage is told. Zero is not a default here: the spec fills every field. */
+#ifndef COLM_TRAIN_PARAMS_H
+#define COLM_TRAIN_PARAMS_H
+
+#include "engine/base/err.h"
+
+typedef struct {
+    uint32_t batch;   /* B: sequences per step */
+    uint32_t context; /* T: tokens per sequence, <= model context */
+    uint64_t tokens;  /* to train on: steps = ceil(tokens / (B*T)) */
+    double lr;        /* peak learning rate */
+    double min_lr;    /* floor of the cosine, as a fraction of lr */
+    uint32_t warmup;  /* steps of linear rise: step s (from 0) has lr (s+1)/warmup; 0: none */
+    double beta1, beta2, eps;
+    double decay;       /* decoupled weight decay of matrices (norm gains never decay) */
+    double clip;        /* global gradient norm; 0: off */
+    uint32_t log_every; /* steps between stored metrics */
+    uint32_t frozen;    /* chains 1..frozen do not train */
+} train_params;
+
+uint64_t train_steps(const train_params *p);
+/* Learning rate of step s in 0 .. steps-1: one pure function. */
+double train_lr(const train_params *p, uint64_t step);
+
+#endif
