@@ -1,0 +1,237 @@
+/* The machine that runs lists on a Vulkan device: picks a kernel per call, binds its views once, and records
+ * the calls with a barrier only where one needs what another left. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "engine/ops/hazard.h"
+#include "engine/ops/internal.h"
+
+#define MAX_DEFINES 24
+#define FLOAT_BYTES 4u /* of float and uint32_t elements alike */
+
+static const char *const classes[] = {"cpu", "portable"};
+enum { CLASS_CPU, CLASS_PORTABLE, CLASS_COUNT };
+
+typedef struct {
+    gpu_device *device;
+    const gpu_info *info;
+    const char *kernels; /* the class tried first; "portable" is what is left */
+    bool sync;
+    hazard_list hazards;
+} gpu_own;
+
+struct ops_bound {
+    const ops_variant *variant;
+    gpu_kernel *kernel;
+    gpu_set *set;
+};
+
+static gpu_own *own(const ops_machine *m) {
+    return m->own;
+}
+
+/* Buffers */
+
+static colm_status device_buffer(ops_machine *m, ops_slot *s, const char *purpose, colm_err *err) {
+    if (s->n > SIZE_MAX / FLOAT_BYTES) return err_nomem(err, SIZE_MAX, purpose);
+    return gpu_buffer_create(own(m)->device, (size_t)s->n * FLOAT_BYTES, purpose, &s->device, err);
+}
+
+static void device_buffer_free(ops_machine *m, ops_slot *s) {
+    (void)m;
+    gpu_buffer_free(&s->device);
+}
+
+static colm_status device_write(ops_machine *m, ops_slot *s, uint64_t off, const void *src, uint64_t n,
+                                colm_err *err) {
+    (void)m;
+    return gpu_write(s->device, (size_t)off * FLOAT_BYTES, src, (size_t)n * FLOAT_BYTES, err);
+}
+
+static colm_status device_read(ops_machine *m, ops_slot *s, uint64_t off, void *dst, uint64_t n,
+                               colm_err *err) {
+    (void)m;
+    return gpu_read(s->device, (size_t)off * FLOAT_BYTES, dst, (size_t)n * FLOAT_BYTES, err);
+}
+
+/* Kernels */
+
+static bool lanes_available(const gpu_info *g, uint32_t lanes) {
+    return !lanes || (g->subgroup == lanes && g->subgroup_shuffle);
+}
+
+static bool usable(const gpu_own *o, const ops_variant *v, const ops_row *row, const ops_call *c) {
+    if (!lanes_available(o->info, v->subgroup) || (v->fits && !v->fits(&c->p))) return false;
+    for (size_t k = 0; v->texels && row->access[k]; k++)
+        if (row->dtypes[k] == 'f' && (c->t[k].len + 3) / 4 > o->info->max_texels) return false;
+    return true;
+}
+
+static const ops_variant *pick(const gpu_own *o, const ops_row *row, const ops_call *c) {
+    const char *order[] = {o->kernels, classes[CLASS_PORTABLE]};
+    for (size_t i = 0; i < 2; i++)
+        for (size_t v = 0; v < *row->n_variants; v++)
+            if (strcmp(row->variants[v].name, order[i]) == 0 && usable(o, &row->variants[v], row, c))
+                return &row->variants[v];
+    return NULL;
+}
+
+/* The variant's macros, those of the call, and the two every kernel gets (shaders/common.glsl). */
+static colm_status kernel_get(const gpu_own *o, const ops_variant *v, const ops_push *p, gpu_kernel **ret,
+                              colm_err *err) {
+    char of_call[256] = "", text[512];
+    if (v->define) v->define(p, of_call, sizeof of_call);
+    int n = snprintf(text, sizeof text, "TEXELS=%d LANES=%u %s %s", v->texels, v->subgroup ? v->subgroup : 1,
+                     v->defines ? v->defines : "", of_call);
+    const char *define[MAX_DEFINES];
+    size_t n_defines = 0;
+    char *rest = NULL;
+    for (char *d = strtok_r(text, " ", &rest); d && n_defines <= MAX_DEFINES; d = strtok_r(NULL, " ", &rest)) {
+        if (n_defines < MAX_DEFINES) define[n_defines] = d;
+        n_defines++;
+    }
+    if (n >= (int)sizeof text || n_defines > MAX_DEFINES)
+        return err_set(err, COLM_E_BUG, "%s: too many macros", v->file);
+    gpu_kernel_params kp = {v->file, define, n_defines, v->optimize, v->subgroup};
+    return gpu_kernel_get(o->device, &kp, ret, err);
+}
+
+static void device_unprepare(ops_machine *m, ops_call *c) {
+    if (!c->bound) return;
+    gpu_unbind(own(m)->device, &c->bound->set);
+    free(c->bound);
+    c->bound = NULL;
+}
+
+static colm_status device_prepare(ops_machine *m, ops_call *c, colm_err *err) {
+    const gpu_own *o = own(m);
+    const ops_row *row = ops_get(c->op);
+    gpu_range range[OPS_MAX_TENSORS] = {0};
+    size_t n = 0;
+    for (; row->access[n]; n++) {
+        ops_view v = c->t[n];
+        if (v.off % 64 || v.len > o->info->max_range / FLOAT_BYTES)
+            return err_set(
+                err, COLM_E_BUG,
+                "tensor %zu starts at element %llu and spans %llu bytes; this device binds at most %llu "
+                "bytes, from multiples of 64 elements",
+                n, (unsigned long long)v.off, (unsigned long long)v.len * FLOAT_BYTES,
+                (unsigned long long)o->info->max_range);
+        /* Whole texels; buffers are a multiple of 256 bytes, so this stays inside. */
+        size_t bytes = ((size_t)v.len * FLOAT_BYTES + 15u) / 16u * 16u;
+        range[n] = (gpu_range){machine_slot(m, v.buf)->device, (size_t)v.off * FLOAT_BYTES, bytes};
+    }
+    device_unprepare(m, c);
+    ops_bound b = {.variant = pick(o, row, c)};
+    if (!b.variant) return err_set(err, COLM_E_BUG, "no kernel of class %s or portable fits", o->kernels);
+    colm_status st = kernel_get(o, b.variant, &c->p, &b.kernel, err);
+    if (st) return st;
+    ops_bound *kept = mem_alloc(1, sizeof *kept);
+    if (!kept) return err_nomem(err, sizeof *kept, "bound call");
+    if ((st = gpu_bind(o->device, b.kernel, range, n, &b.set, err))) {
+        free(kept);
+        return st;
+    }
+    *kept = b;
+    c->bound = kept;
+    return COLM_OK;
+}
+
+/* Running */
+
+static colm_status record(gpu_own *o, const ops_call *c, colm_err *err) {
+    const ops_row *row = ops_get(c->op);
+    if (!c->bound) return err_set(err, COLM_E_BUG, "was not prepared");
+    uint32_t groups[3] = {1, 1, 1};
+    c->bound->variant->groups(&c->p, groups);
+    if (!groups[0] || !groups[1] || !groups[2]) return COLM_OK; /* nothing to do */
+    if (hazard_note(&o->hazards, c->t, row->access)) gpu_barrier(o->device);
+    colm_status st = gpu_dispatch(o->device, c->bound->kernel, c->bound->set, &c->p, row->push_bytes, groups,
+                                  row->flops(&c->p), err);
+    if (!st && o->sync && !(st = gpu_end(o->device, err))) {
+        o->hazards.n = 0;
+        st = gpu_begin(o->device, err);
+    }
+    return st;
+}
+
+static colm_status device_run(ops_machine *m, const ops_list *const *lists, size_t n, colm_err *err) {
+    gpu_own *o = own(m);
+    colm_status st = gpu_begin(o->device, err);
+    if (st) return st;
+    o->hazards.n = 0;
+    for (size_t i = 0; i < n && !st; i++)
+        for (size_t c = 0; c < lists[i]->n && !st; c++) {
+            st = record(o, &lists[i]->call[c], err);
+            if (st) err_at(err, "list %zu, call %zu, %s", i, c, ops_get(lists[i]->call[c].op)->name);
+        }
+    colm_status ended = gpu_end(o->device, st ? NULL : err); /* the first failure is the one to tell */
+    return st ? st : ended;
+}
+
+static void device_identity(const ops_machine *m, char *buf, size_t n) {
+    char digest[33];
+    gpu_kernels_digest(own(m)->device, digest);
+    snprintf(buf, n, "%s; %s; kernels %s", m->name, own(m)->info->driver, digest);
+}
+
+static void device_close(ops_machine *m) {
+    free(m->own);
+}
+
+static const ops_vtable device_table = {.buffer = device_buffer,
+                                        .buffer_free = device_buffer_free,
+                                        .write = device_write,
+                                        .read = device_read,
+                                        .prepare = device_prepare,
+                                        .unprepare = device_unprepare,
+                                        .run = device_run,
+                                        .identity = device_identity,
+                                        .close = device_close};
+
+/* "cpu" only where it was made for: other devices with 8 lanes may have them, yet load from memory in another
+ * way. */
+static colm_status choose_class(const gpu_info *g, const char *wanted, const char **ret, colm_err *err) {
+    bool lanes = lanes_available(g, 8);
+    if (!wanted || strcmp(wanted, "auto") == 0) {
+        *ret = classes[g->kind == GPU_CPU && lanes ? CLASS_CPU : CLASS_PORTABLE];
+        return COLM_OK;
+    }
+    for (size_t i = 0; i < CLASS_COUNT; i++) {
+        if (strcmp(wanted, classes[i])) continue;
+        if (i == CLASS_CPU && !lanes)
+            return err_set(err, COLM_E_INPUT,
+                           "kernel class \"cpu\" needs subgroups of 8 lanes with shuffles; %s has %u%s: use "
+                           "\"portable\" or \"auto\"",
+                           g->name, g->subgroup, g->subgroup_shuffle ? "" : " without");
+        *ret = classes[i];
+        return COLM_OK;
+    }
+    return err_set(err, COLM_E_INPUT, "no kernel class \"%s\"; there are \"auto\", \"%s\" and \"%s\"", wanted,
+                   classes[CLASS_CPU], classes[CLASS_PORTABLE]);
+}
+
+colm_status ops_open_gpu(gpu_device *d, const ops_machine_params *p, ops_machine **ret, colm_err *err) {
+    static const ops_machine_params plain;
+    if (!p) p = &plain;
+    const gpu_info *g = gpu_get_info(d);
+    const char *kernels = NULL;
+    colm_status st = choose_class(g, p->kernels, &kernels, err);
+    if (st) return st;
+    gpu_own *o = mem_alloc(1, sizeof *o);
+    if (!o) return err_nomem(err, sizeof *o, "machine");
+    char name[300];
+    snprintf(name, sizeof name, "%s %s", kernels, g->name);
+    ops_machine *m = machine_new(&device_table, name);
+    if (!m) {
+        free(o);
+        return err_nomem(err, sizeof *m, "machine");
+    }
+    *o = (gpu_own){.device = d, .info = g, .kernels = kernels, .sync = p->sync};
+    m->own = o;
+    log_line(p->log, LOG_INFO, "device: %s; kernels: %s", g->name, kernels);
+    *ret = m;
+    return COLM_OK;
+}
