@@ -1,0 +1,48 @@
+#!/bin/sh
+# clang-format, clang-tidy and cppcheck over the tree as tests, in TAP. A tool that is not installed is a skip.
+#
+#     tools.sh ROOT BUILD      BUILD holds compile_commands.json
+set -u
+root=$1 build=$2
+cd "$root" || exit 1
+sources=$(find engine -name '*.c' ! -path engine/base/err.c | LC_ALL=C sort) # err.c defines what analysis.h describes
+number=0 bad=0
+
+# judge NAME STATUS OUTPUT
+judge() {
+    number=$((number + 1))
+    if [ "$2" -eq 0 ]; then
+        echo "ok $number - $1"
+    else
+        printf '%s\n' "$3" | head -n 60 | sed 's/^/# /'
+        echo "not ok $number - $1"
+        bad=1
+    fi
+}
+
+# has TOOL: or says that it is skipped.
+has() {
+    command -v "$1" >/dev/null 2>&1 && return
+    number=$((number + 1))
+    echo "ok $number - $1 # SKIP $1 is not installed"
+    return 1
+}
+
+if has clang-format; then
+    output=$(find engine shaders tests -name '*.[ch]' | LC_ALL=C sort | xargs clang-format --dry-run --Werror 2>&1)
+    judge "clang-format would change nothing" $? "$output"
+fi
+if has clang-tidy; then
+    output=$(printf '%s\n' "$sources" | xargs -n 1 -P "$(nproc)" clang-tidy -p "$build" --quiet \
+        --extra-arg=-include --extra-arg="$PWD/tests/lint/analysis.h" 2>&1)
+    judge "clang-tidy finds nothing" $? "$(printf '%s\n' "$output" | grep -E 'error:|warning:|note:')"
+fi
+if has cppcheck; then
+    # What follows values through a function is left to clang-tidy, which does it better.
+    output=$(printf '%s\n' "$sources" | xargs cppcheck --std=c11 --quiet --inline-suppr --error-exitcode=1 -I . -j "$(nproc)" \
+        --enable=warning,performance,portability --suppress=missingInclude --suppress=missingIncludeSystem \
+        --suppress=uninitvar --suppress=invalidFunctionArg --suppress=nullPointerArithmeticRedundantCheck --template=gcc 2>&1)
+    judge "cppcheck finds nothing" $? "$output"
+fi
+echo "1..$number"
+exit $bad
