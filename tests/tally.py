@@ -72,11 +72,10 @@ class Tally:
 
     def add_build(self, label, build, excluded):
         log = os.path.join(build, "meson-logs", "cases.json")
-        if not os.path.exists(log):
-            self.failed.append((f"{label}: meson test left no log ({log})", []))
-            return
-        with open(log, encoding="utf-8", errors="replace") as f:
-            entries = {tuple(e["command"]): e for e in map(json.loads, f)}
+        entries = {}
+        if os.path.exists(log):
+            with open(log, encoding="utf-8", errors="replace") as f:
+                entries = {tuple(e["command"]): e for e in map(json.loads, f)}
         known = json.loads(subprocess.run(["meson", "introspect", "--tests", build], check=True, stdout=subprocess.PIPE).stdout)
         for test in known:
             suites = {s.split(":", 1)[-1] for s in test["suite"]}
