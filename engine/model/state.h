@@ -1,0 +1,54 @@
+/* A model on a machine: parameters, gradients and optimizer moments in device layout.
+ *
+ * Layout: every tensor's columns are split by chain and each chain's columns padded to a multiple of 8 with
+ * zeros; rows likewise; row strides by ops_stride. One buffer holds all parameters: frozen tensors first, then
+ * trained matrices, then trained gains (which do not decay). Gradients and moments exist for the trained part
+ * only, at the same distances. */
+#ifndef COLM_MODEL_STATE_H
+#define COLM_MODEL_STATE_H
+
+#include "engine/model/weights.h"
+#include "engine/ops/ops.h"
+
+/* Column spaces of activations; a space's columns stand chain by chain. */
+typedef enum { ACT_D, ACT_Q, ACT_K, ACT_F, ACT_SPACES } act_space;
+
+typedef struct {
+    uint64_t off, len; /* elements of the parameter buffer */
+    uint32_t rows, ld; /* padded rows, row stride */
+    bool trained;
+} state_tensor;
+
+typedef struct {
+    ops_machine *machine; /* the caller's */
+    model_config config;
+    uint32_t frozen;      /* chains 1..frozen have no gradient */
+    model_tensor *shape;  /* the weights' table of tensors: names, true shapes */
+    state_tensor *tensor; /* where each of them lies */
+    size_t n_tensors;
+    uint32_t col[ACT_SPACES][MODEL_MAX_CHAINS + 1]; /* first padded column of each chain, and the total */
+    ops_buf params, grads, moment1, moment2;        /* the last three 0 when nothing trains */
+    uint64_t trained_at;                            /* first element of the trained part */
+    uint64_t gains_at;                              /* first element of the trained gains */
+    uint64_t end;
+} model_state;
+
+/* Allocates (and, except on a plan machine, uploads) w. frozen = number of chains: an inference state without
+ * gradients. */
+COLM_MUST_USE colm_status model_state_create(ops_machine *m, const model_weights *w, uint32_t frozen,
+                                             model_state **ret, colm_err *err);
+void model_state_free(model_state **s);
+COLM_MUST_USE colm_status model_state_upload(model_state *s, const model_weights *w, colm_err *err);
+COLM_MUST_USE colm_status model_state_download(model_state *s, model_weights *w, colm_err *err);
+/* The same layout of one trained tensor's gradient or second moment into a weights-shaped block (tests,
+ * checks). */
+COLM_MUST_USE colm_status model_state_download_grads(model_state *s, model_weights *w, colm_err *err);
+/* COLM_E_CHECK naming the first trained tensor whose second moment is still all zero: it never had a gradient.
+ */
+COLM_MUST_USE colm_status model_state_check_trained(model_state *s, colm_err *err);
+
+uint32_t model_state_index(const model_state *s, param_kind k, uint32_t layer, uint32_t chain);
+ops_view model_state_param(const model_state *s, uint32_t tensor);
+ops_view model_state_grad(const model_state *s, uint32_t tensor);
+
+#endif

@@ -1,0 +1,91 @@
+/* A model's parameters on the host: a table of named tensors over one block of floats, and what is done to them
+ * whole: initialise, grow, cut to a scale, save and load (safetensors).
+ *
+ * Every tensor belongs to one chain; tensors of chain 1 come first, then chain 2 and so on, so a scale's
+ * tensors are a prefix of the table. A chain's rows of a linear are one tensor of all columns it may read,
+ * (e_i, D_i): the blocks above the diagonal do not exist. Chains are numbered from 0 here and from 1 in names:
+ * "layers.0.q.1" is chain 1's query matrix. */
+#ifndef COLM_MODEL_WEIGHTS_H
+#define COLM_MODEL_WEIGHTS_H
+
+#include "engine/base/hash.h"
+#include "engine/base/str.h"
+#include "engine/model/config.h"
+
+typedef enum {
+    PARAM_EMBED, /* (V, d_i) */
+    PARAM_NORM1, /* (d_i) */
+    PARAM_Q,
+    PARAM_K,
+    PARAM_V,     /* (heads_i hd, D_i), (kv_i hd, D_i) twice */
+    PARAM_O,     /* (d_i, Q_i), Q_i the query columns of chains 1..i */
+    PARAM_NORM2, /* (d_i) */
+    PARAM_W1,
+    PARAM_W3,    /* (f_i, D_i) */
+    PARAM_W2,    /* (d_i, F_i) */
+    PARAM_NORMF, /* (d_i) */
+    PARAM_HEAD,  /* (V, d_i) */
+    PARAM_KINDS
+} param_kind;
+
+/* Which column space a matrix has: the residual stream, query heads, key-value heads, feed-forward, one chain's
+ * own width, or the vocabulary. */
+typedef enum { SPACE_D, SPACE_Q, SPACE_K, SPACE_F, SPACE_OWN, SPACE_V, SPACE_ONE } param_space;
+typedef struct {
+    const char *name; /* "q" */
+    param_space rows, cols;
+    bool per_layer, vector;
+    bool residual; /* writes to the residual stream: initialised smaller */
+} param_info;
+const param_info *param_get(param_kind k);
+/* Columns of chain i in a space. */
+uint32_t param_space_width(const model_config *c, param_space s, uint32_t chain);
+
+typedef struct {
+    char name[48];
+    param_kind kind;
+    uint32_t layer, chain; /* 0-based; layer 0 for those outside layers */
+    uint32_t rows, cols;   /* true counts; a vector has rows 1 */
+    size_t off;            /* first element in weights.data */
+} model_tensor;
+
+typedef struct {
+    model_config config;
+    model_tensor *tensor;
+    size_t n_tensors;
+    float *data; /* n_elems floats, row-major per tensor, no padding */
+    size_t n_elems;
+} model_weights;
+
+/* All tensors of a configuration, zero-filled. */
+COLM_MUST_USE colm_status model_weights_create(const model_config *c, model_weights **ret, colm_err *err);
+void model_weights_free(model_weights **w);
+const model_tensor *model_weights_find(const model_weights *w, const char *name);
+const model_tensor *model_weights_at(const model_weights *w, param_kind k, uint32_t layer, uint32_t chain);
+
+/* Random start: matrices and embeddings normal(0, 0.02), those that write to the residual stream 0.02/sqrt(2L),
+ * gains 1. Each element is a pure function of (seed, tensor name, index): a chain starts the same whatever
+ * stands beside it. */
+COLM_MUST_USE colm_status model_weights_init(const model_config *c, uint64_t seed, model_weights **ret,
+                                             colm_err *err);
+/* Appends the chains of `bigger` beyond w's: old tensors keep their bytes, the new chains' bodies start as
+ * above, their heads at zero, so that the logits do not change (colm.md section 3; paper section 3.3). */
+COLM_MUST_USE colm_status model_weights_grow(const model_weights *w, const model_config *bigger, uint64_t seed,
+                                             model_weights **ret, colm_err *err);
+/* Copy of chains 1..scale alone. */
+COLM_MUST_USE colm_status model_weights_prefix(const model_weights *w, uint32_t scale, model_weights **ret,
+                                               colm_err *err);
+
+/* The configuration as one line of JSON, keys in fixed order. */
+void model_config_json(const model_config *c, str *out);
+
+/* Checkpoints. The file holds the configuration and the tensors, nothing of time, host or path: equal weights,
+ * equal bytes. Loading is strict: missing, extra or misshapen tensors are COLM_E_INPUT with their names. */
+COLM_MUST_USE colm_status model_weights_save(const model_weights *w, const char *path, colm_err *err);
+COLM_MUST_USE colm_status model_weights_load(const char *path, model_weights **ret, colm_err *err);
+/* Digest of one tensor's bytes; and of tensors of the first `chains` chains with their names. */
+void model_tensor_digest(const model_weights *w, const model_tensor *t, char ret[HASH_TEXT]);
+COLM_MUST_USE colm_status model_weights_digest(const model_weights *w, uint32_t chains, char ret[HASH_TEXT],
+                                               colm_err *err);
+
+#endif
