@@ -1,0 +1,97 @@
+/* Shader variants of what works row by row or element by element. One source serves both classes: a row is
+ * shared by a subgroup of 8 that reads texels, or by a workgroup (shaders/row.glsl). */
+#include <stdio.h>
+
+#include "engine/ops/groups.h"
+#include "engine/ops/internal.h"
+
+#define LANES_CPU 8u       /* WIDTH of shaders/row.glsl for the cpu class */
+#define LANES_PORTABLE 64u /* and for the portable one */
+#define PER 16u            /* vec4s per invocation of adamw and zero */
+
+/* One workgroup per row. */
+static void groups_embed(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(p->embed.rows, 1, groups);
+}
+static void groups_norm(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(p->norm.rows, 1, groups);
+}
+static void groups_rope(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(p->rope.rows, 1, groups);
+}
+static void groups_ew(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(p->ew.rows, 1, groups);
+}
+static void groups_xent(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(p->xent.rows, 1, groups);
+}
+static void groups_xent_grad(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(ops_rows(p->xent.rows), 1, groups); /* the rows of the last tile become zero */
+}
+
+/* Rows of the table on x, columns on y. */
+static void groups_embed_grad_cpu(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(p->embed_grad.unique, (uint32_t)groups_ceil(p->embed_grad.cols, 4 * LANES_CPU), groups);
+}
+static void groups_embed_grad(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(p->embed_grad.unique, (uint32_t)groups_ceil(p->embed_grad.cols, 4 * LANES_PORTABLE), groups);
+}
+
+static void groups_norm_dg(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(groups_ceil(p->norm.cols, 32), 1, groups);
+}
+
+static void groups_sumsq(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(groups_ceil(p->sumsq.n, ABI_SUMSQ_CHUNK), 1, groups);
+}
+static void groups_clip(const ops_push *p, uint32_t groups[3]) {
+    (void)p;
+    groups_fold(1, 1, groups);
+}
+static void groups_adamw_cpu(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(groups_ceil(p->adamw.n, 4 * PER * LANES_CPU), 1, groups);
+}
+static void groups_adamw(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(groups_ceil(p->adamw.n, 4 * PER * LANES_PORTABLE), 1, groups);
+}
+static void groups_zero_cpu(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(groups_ceil(p->zero.n, 4 * PER * LANES_CPU), 1, groups);
+}
+static void groups_zero(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(groups_ceil(p->zero.n, 4 * PER * LANES_PORTABLE), 1, groups);
+}
+
+static bool fits_rope_cpu(const ops_push *p) {
+    return p->rope.hd % 8 == 0;
+}
+static void define_rope(const ops_push *p, char *buf, size_t n) {
+    snprintf(buf, n, "HD=%u", p->rope.hd);
+}
+
+#define VARIANTS(id, ...)                              \
+    const ops_variant variants_##id[] = {__VA_ARGS__}; \
+    const size_t n_variants_##id = sizeof variants_##id / sizeof *variants_##id
+#define CPU(file, defines, count) \
+    { "cpu", file, defines, .subgroup = LANES_CPU, .texels = true, .groups = count }
+#define PORTABLE(file, defines, count) \
+    { "portable", file, defines, .optimize = true, .groups = count }
+#define BOTH(id, file, defines, count) VARIANTS(id, CPU(file, defines, count), PORTABLE(file, defines, count))
+
+BOTH(embed, "embed.comp", NULL, groups_embed);
+BOTH(norm, "norm.comp", NULL, groups_norm);
+BOTH(norm_dx, "norm_dx.comp", NULL, groups_norm);
+BOTH(norm_dg, "norm_dg.comp", NULL, groups_norm_dg);
+BOTH(swiglu, "swiglu.comp", NULL, groups_ew);
+BOTH(swiglu_grad, "swiglu_grad.comp", NULL, groups_ew);
+BOTH(xent, "xent.comp", "GRAD=0", groups_xent);
+BOTH(xent_grad, "xent.comp", "GRAD=1", groups_xent_grad);
+BOTH(sumsq, "sumsq.comp", NULL, groups_sumsq);
+BOTH(clip, "clip.comp", NULL, groups_clip);
+VARIANTS(embed_grad, CPU("embed_grad.comp", NULL, groups_embed_grad_cpu),
+         PORTABLE("embed_grad.comp", NULL, groups_embed_grad));
+VARIANTS(adamw, CPU("adamw.comp", NULL, groups_adamw_cpu), PORTABLE("adamw.comp", NULL, groups_adamw));
+VARIANTS(zero, CPU("zero.comp", NULL, groups_zero_cpu), PORTABLE("zero.comp", NULL, groups_zero));
+VARIANTS(rope,
+         {"cpu", "rope.comp", .subgroup = LANES_CPU, .texels = true, .fits = fits_rope_cpu,
+          .define = define_rope, .groups = groups_rope},
+         {"portable", "rope.comp", .optimize = true, .define = define_rope, .groups = groups_rope});
