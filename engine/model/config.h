@@ -28,17 +28,26 @@ typedef struct {
     double norm_eps;   /* 1e-5 */
 } model_config;
 
+/* Limits, chosen so that no count below leaves 64 bits. */
+#define MODEL_MAX_VOCAB (1u << 24)
+#define MODEL_MAX_CONTEXT 65536u
+#define MODEL_MAX_LAYERS 512u
+#define MODEL_MAX_WIDTH 65536u /* all chains together; also of heads * head_dim */
+#define MODEL_MAX_FFN 262144u  /* all chains together */
+#define MODEL_MAX_HEAD_DIM 1024u
+
 /* Refuses what cannot be a model, naming the numbers: "chain 2: 3 heads are not divisible by 2 kv heads". */
 COLM_MUST_USE colm_status model_config_check(const model_config *c, colm_err *err);
-/* The first `scale` chains alone. */
+/* The first `scale` chains alone (all of them when there are no more); unused entries of chain[] are zero. */
 model_config model_config_prefix(const model_config *c, uint32_t scale);
-/* "<4,2>" of query heads. */
+/* "<4,2>" of query heads; cut to n - 1 characters. */
 void model_config_name(const model_config *c, char *buf, size_t n);
 /* True when `small`'s chains are `big`'s first ones and everything else but context agrees. */
 bool model_config_extends(const model_config *big, const model_config *small);
 
 /* Turns the short form, heads c_1..c_n of a model with width D, ffn F and kv_heads K in all (S = sum c), into
- * explicit chains: d_i = c_i D / S and so on; what does not divide exactly is refused with the numbers. */
+ * explicit chains: d_i = c_i D / S and so on; what does not divide exactly is refused with the numbers.
+ * n is 1 .. MODEL_MAX_CHAINS, ret has room for n. */
 COLM_MUST_USE colm_status model_chains_split(const uint32_t *c, uint32_t n, uint32_t width, uint32_t ffn,
                                              uint32_t kv_heads, model_chain *ret, colm_err *err);
 /* A new chain of `heads` heads at the proportions of chains 1..n of c (constant head size): width = heads * sum
@@ -46,11 +55,18 @@ COLM_MUST_USE colm_status model_chains_split(const uint32_t *c, uint32_t n, uint
 COLM_MUST_USE colm_status model_chain_grow(const model_config *c, uint32_t heads, model_chain *ret,
                                            colm_err *err);
 
+/* One chain linear of n chains with in[i] input and out[i] output columns: W_i is out[i] x (in[0]+..+in[i]).
+ * Weights of chains from+1 .. n (which is also the multiply-adds of one row's forward); and multiply-adds of
+ * one row's backward when chains 1..frozen are frozen: dW of the trained rows, dx for the trained columns. */
+uint64_t model_linear_params(const uint32_t *in, const uint32_t *out, uint32_t n, uint32_t from);
+uint64_t model_linear_backward(const uint32_t *in, const uint32_t *out, uint32_t n, uint32_t frozen);
+
 /* Parameters of chains from+1 .. to (0-based half-open from, to), embeddings and head included. */
 uint64_t model_params(const model_config *c, uint32_t from, uint32_t to);
 /* Floating-point operations of one sequence of T tokens, multiply-add = 2, causal pairs T(T+1)/2, head
- * included: forward of chains 1..to; and backward when chains 1..frozen are frozen (only work that is done
- * counts). */
+ * included; norms and other elementwise work is not counted, nor is recomputation. Forward of chains 1..to (the
+ * logits of all scales cost no more than the last one's); backward when chains 1..frozen are frozen (only work
+ * that is done counts). */
 uint64_t model_flops_forward(const model_config *c, uint32_t to, uint32_t T);
 uint64_t model_flops_backward(const model_config *c, uint32_t frozen, uint32_t T);
 

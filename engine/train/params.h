@@ -18,8 +18,10 @@ typedef struct {
     uint32_t frozen;    /* chains 1..frozen do not train */
 } train_params;
 
-uint64_t train_steps(const train_params *p);
-/* Learning rate of step s in 0 .. steps-1: one pure function. */
+uint64_t train_steps(const train_params *p); /* 0 when batch or context is 0 */
+/* Learning rate of step s in 0 .. steps-1: one pure function. Rises to lr at step warmup-1, still lr at step
+ * warmup, then half a cosine towards lr * min_lr, which it meets at s = steps. So no step's rate is 0, and a
+ * warmup of 0, of all steps, or of more (the peak is then never met) needs no special case. */
 double train_lr(const train_params *p, uint64_t step);
 
 #endif

@@ -1,0 +1,255 @@
+#include "engine/model/config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The four sizes of a chain, for rules that hold for each of them alike. */
+static const struct {
+    const char *name;
+    size_t at;
+    uint32_t most; /* of all chains together */
+} size_of[] = {
+    {"width", offsetof(model_chain, width), MODEL_MAX_WIDTH},
+    {"heads", offsetof(model_chain, heads), MODEL_MAX_WIDTH},
+    {"kv_heads", offsetof(model_chain, kv_heads), MODEL_MAX_WIDTH},
+    {"ffn", offsetof(model_chain, ffn), MODEL_MAX_FFN},
+};
+enum { WIDTH, HEADS, KV_HEADS, FFN, SIZES };
+
+static uint32_t size_get(const model_chain *c, int which) {
+    uint32_t v;
+    memcpy(&v, (const char *)c + size_of[which].at, sizeof v);
+    return v;
+}
+static void size_set(model_chain *c, int which, uint32_t v) {
+    memcpy((char *)c + size_of[which].at, &v, sizeof v);
+}
+static uint64_t size_sum(const model_config *c, int which) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < c->n_chains; i++) sum += size_get(&c->chain[i], which);
+    return sum;
+}
+
+static colm_status within(const char *what, uint64_t v, uint64_t least, uint64_t most, colm_err *err) {
+    if (v >= least && v <= most) return COLM_OK;
+    return err_set(err, COLM_E_INPUT, "%s is %llu, expected %llu to %llu", what, (unsigned long long)v,
+                   (unsigned long long)least, (unsigned long long)most);
+}
+
+/* err_at cannot keep the status of an error told to nobody. */
+static colm_status in_chain(uint32_t i, colm_status s, colm_err *err) {
+    if (err) s = err_at(err, "chain %u", i + 1);
+    return s;
+}
+
+static colm_status check_chain(const model_chain *c, colm_err *err) {
+    for (int k = 0; k < SIZES; k++) {
+        colm_status s = within(size_of[k].name, size_get(c, k), 1, size_of[k].most, err);
+        if (s) return s;
+    }
+    if (c->heads % c->kv_heads == 0) return COLM_OK;
+    return err_set(err, COLM_E_INPUT, "%u heads are not divisible by %u kv heads", c->heads, c->kv_heads);
+}
+
+colm_status model_config_check(const model_config *c, colm_err *err) {
+    colm_status s = within("vocab", c->vocab, 1, MODEL_MAX_VOCAB, err);
+    if (!s) s = within("context", c->context, 1, MODEL_MAX_CONTEXT, err);
+    if (!s) s = within("layers", c->layers, 1, MODEL_MAX_LAYERS, err);
+    if (!s) s = within("head_dim", c->head_dim, 2, MODEL_MAX_HEAD_DIM, err);
+    if (!s) s = within("number of chains", c->n_chains, 1, MODEL_MAX_CHAINS, err);
+    if (s) return s;
+    if (c->head_dim % 2) {
+        return err_set(err, COLM_E_INPUT,
+                       "head_dim is %u, expected an even number (rotary embedding turns pairs)", c->head_dim);
+    }
+    for (uint32_t i = 0; i < c->n_chains; i++)
+        if ((s = check_chain(&c->chain[i], err))) return in_chain(i, s, err);
+    for (int k = 0; k < SIZES && !s; k++) {
+        char what[48];
+        snprintf(what, sizeof what, "%s of all chains together", size_of[k].name);
+        s = within(what, size_sum(c, k), 1, size_of[k].most, err);
+    }
+    if (!s) s = within("heads times head_dim", size_sum(c, HEADS) * c->head_dim, 1, MODEL_MAX_WIDTH, err);
+    if (s) return s;
+    if (!(c->rope_theta >= 1 && isfinite(c->rope_theta)))
+        return err_set(err, COLM_E_INPUT, "rope_theta is %g, expected a finite number of at least 1",
+                       c->rope_theta);
+    if (!(c->norm_eps > 0 && c->norm_eps < 1))
+        return err_set(err, COLM_E_INPUT, "norm_eps is %g, expected a number between 0 and 1", c->norm_eps);
+    return COLM_OK;
+}
+
+model_config model_config_prefix(const model_config *c, uint32_t scale) {
+    model_config r = *c;
+    if (scale < r.n_chains) r.n_chains = scale;
+    for (uint32_t i = r.n_chains; i < MODEL_MAX_CHAINS; i++) r.chain[i] = (model_chain){0};
+    return r;
+}
+
+void model_config_name(const model_config *c, char *buf, size_t n) {
+    size_t at = 0;
+    if (n) buf[0] = 0;
+    for (uint32_t i = 0; i < c->n_chains && at < n; i++)
+        at += (size_t)snprintf(buf + at, n - at, "%s%u", i ? "," : "<", c->chain[i].heads);
+    if (at < n) snprintf(buf + at, n - at, "%s", c->n_chains ? ">" : "<>");
+}
+
+bool model_config_extends(const model_config *big, const model_config *small) {
+    if (big->n_chains < small->n_chains || big->vocab != small->vocab || big->layers != small->layers ||
+        big->head_dim != small->head_dim || big->rope_theta != small->rope_theta ||
+        big->norm_eps != small->norm_eps)
+        return false;
+    for (uint32_t i = 0; i < small->n_chains; i++)
+        if (memcmp(&big->chain[i], &small->chain[i], sizeof big->chain[i]) != 0) return false;
+    return true;
+}
+
+static uint64_t gcd(uint64_t a, uint64_t b) {
+    while (b) {
+        uint64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return a;
+}
+
+colm_status model_chains_split(const uint32_t *c, uint32_t n, uint32_t width, uint32_t ffn, uint32_t kv_heads,
+                               model_chain *ret, colm_err *err) {
+    model_chain chain[MODEL_MAX_CHAINS];
+    const uint32_t total[SIZES] = {width, 0, kv_heads, ffn};
+    uint64_t sum = 0, all = 0;
+    colm_status s = within("number of chains", n, 1, MODEL_MAX_CHAINS, err);
+    for (uint32_t i = 0; i < n && !s; i++) {
+        s = within("heads", c[i], 1, MODEL_MAX_WIDTH, err);
+        if (s) return in_chain(i, s, err);
+        sum += c[i];
+        all = gcd(all, c[i]);
+    }
+    if (s) return s;
+    for (uint32_t i = 0; i < n; i++) {
+        chain[i].heads = c[i];
+        for (int k = 0; k < SIZES; k++) {
+            if (k == HEADS) continue;
+            uint64_t product = (uint64_t)c[i] * total[k];
+            if (product % sum == 0 && product) {
+                size_set(&chain[i], k, (uint32_t)(product / sum));
+                continue;
+            }
+            return err_set(err, COLM_E_INPUT,
+                           "chain %u: %u of %llu heads make %g of %s %u, expected a whole number: choose a "
+                           "multiple of %llu",
+                           i + 1, c[i], (unsigned long long)sum, (double)product / (double)sum, size_of[k].name,
+                           total[k], (unsigned long long)(sum / all));
+        }
+        if ((s = check_chain(&chain[i], err))) return in_chain(i, s, err);
+    }
+    memcpy(ret, chain, n * sizeof *ret);
+    return COLM_OK;
+}
+
+colm_status model_chain_grow(const model_config *c, uint32_t heads, model_chain *ret, colm_err *err) {
+    model_chain chain = {.heads = heads};
+    uint64_t sum = size_sum(c, HEADS), step = 1;
+    int odd = -1;
+    colm_status s = within("heads", heads, 1, MODEL_MAX_WIDTH, err);
+    if (s) return s;
+    if (sum == 0) return err_set(err, COLM_E_INPUT, "a model without heads gives no proportions to grow by");
+    for (int k = 0; k < SIZES; k++) {
+        uint64_t total = size_sum(c, k), least = sum / gcd(sum, total);
+        step = step / gcd(step, least) * least;
+        if (k == HEADS) continue;
+        uint64_t part = heads * total / sum;
+        if (heads * total % sum && odd < 0) odd = k;
+        if (part > size_of[k].most) return within(size_of[k].name, part, 1, size_of[k].most, err);
+        size_set(&chain, k, (uint32_t)part);
+    }
+    if (odd >= 0) {
+        unsigned long long total = size_sum(c, odd);
+        return err_set(err, COLM_E_INPUT,
+                       "%u heads at the proportions of the model before (%s %llu for %llu heads) would have %s "
+                       "%g, expected a whole number: add a multiple of %llu heads",
+                       heads, size_of[odd].name, total, (unsigned long long)sum, size_of[odd].name,
+                       (double)heads * (double)total / (double)sum, (unsigned long long)step);
+    }
+    s = check_chain(&chain, err);
+    if (!s) *ret = chain;
+    return s;
+}
+
+uint64_t model_linear_params(const uint32_t *in, const uint32_t *out, uint32_t n, uint32_t from) {
+    uint64_t read = 0, sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        read += in[i];
+        if (i >= from) sum += read * out[i];
+    }
+    return sum;
+}
+
+uint64_t model_linear_backward(const uint32_t *in, const uint32_t *out, uint32_t n, uint32_t frozen) {
+    uint64_t read = 0, trained = 0, sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        read += in[i];
+        if (i < frozen) continue;
+        trained += in[i];
+        sum += (read + trained) * out[i]; // dW, then dx
+    }
+    return sum;
+}
+
+/* Columns by chain of everything that the linears of a layer read or write. */
+typedef struct {
+    uint32_t x[MODEL_MAX_CHAINS];  /* residual stream */
+    uint32_t q[MODEL_MAX_CHAINS];  /* query heads, also attention's output */
+    uint32_t kv[MODEL_MAX_CHAINS]; /* keys, and again values */
+    uint32_t f[MODEL_MAX_CHAINS];  /* feed-forward */
+    uint32_t n;
+    uint64_t width, heads; /* of chains from+1 .. n */
+} columns;
+
+static columns columns_of(const model_config *c, uint32_t from, uint32_t to) {
+    columns r = {.n = to < c->n_chains ? to : c->n_chains};
+    for (uint32_t i = 0; i < r.n; i++) {
+        const model_chain *h = &c->chain[i];
+        r.x[i] = h->width;
+        r.q[i] = h->heads * c->head_dim;
+        r.kv[i] = h->kv_heads * c->head_dim;
+        r.f[i] = h->ffn;
+        if (i < from) continue;
+        r.width += h->width;
+        r.heads += h->heads;
+    }
+    return r;
+}
+
+/* One count over the linears of a layer: q, k, v, o, w1, w3, w2. */
+typedef uint64_t linear_count(const uint32_t *in, const uint32_t *out, uint32_t n, uint32_t from);
+static uint64_t layer_sum(const columns *c, uint32_t from, linear_count *count) {
+    return count(c->x, c->q, c->n, from) + 2 * count(c->x, c->kv, c->n, from) + count(c->q, c->x, c->n, from) +
+           2 * count(c->x, c->f, c->n, from) + count(c->f, c->x, c->n, from);
+}
+
+uint64_t model_params(const model_config *c, uint32_t from, uint32_t to) {
+    columns k = columns_of(c, from, to);
+    uint64_t layer = layer_sum(&k, from, model_linear_params) + 2 * k.width; // two norm gains
+    return c->layers * layer + k.width + 2 * c->vocab * k.width;             // final norm; embedding, head
+}
+
+/* Q K^T and P V of one head: two dot products of head_dim for each pair (row, column <= row). */
+static uint64_t attention(const model_config *c, uint64_t heads, uint64_t T) {
+    return 4 * c->head_dim * heads * (T * (T + 1) / 2);
+}
+
+uint64_t model_flops_forward(const model_config *c, uint32_t to, uint32_t T) {
+    columns k = columns_of(c, 0, to);
+    uint64_t token = 2 * c->layers * layer_sum(&k, 0, model_linear_params) + 2 * (uint64_t)c->vocab * k.width;
+    return token * T + c->layers * attention(c, k.heads, T);
+}
+
+uint64_t model_flops_backward(const model_config *c, uint32_t frozen, uint32_t T) {
+    columns k = columns_of(c, frozen, c->n_chains);
+    /* Head: dW_i = dlogits^T x_i and dx_i = dlogits W_i. Attention: dV, dP, dQ, dK where forward has two. */
+    uint64_t token =
+        2 * c->layers * layer_sum(&k, frozen, model_linear_backward) + 4 * (uint64_t)c->vocab * k.width;
+    return token * T + 2 * c->layers * attention(c, k.heads, T);
+}
