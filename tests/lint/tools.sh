@@ -28,9 +28,16 @@ has() {
     return 1
 }
 
+# Releases of clang-format disagree about macros: the tree is written by the one of Debian 12.
 if has clang-format; then
-    output=$(find engine shaders tests -name '*.[ch]' | LC_ALL=C sort | xargs clang-format --dry-run --Werror 2>&1)
-    judge "clang-format would change nothing" $? "$output"
+    version=$(clang-format --version | sed 's/.*version \([0-9]*\).*/\1/')
+    if [ "$version" -eq 14 ]; then
+        output=$(find engine shaders tests -name '*.[ch]' | LC_ALL=C sort | xargs clang-format --dry-run --Werror 2>&1)
+        judge "clang-format would change nothing" $? "$output"
+    else
+        number=$((number + 1))
+        echo "ok $number - clang-format # SKIP this is clang-format $version, the tree is formatted by 14"
+    fi
 fi
 if has clang-tidy; then
     output=$(printf '%s\n' "$sources" | xargs -n 1 -P "$(nproc)" clang-tidy -p "$build" --quiet \
@@ -41,7 +48,8 @@ if has cppcheck; then
     # What follows values through a function is left to clang-tidy, which does it better.
     output=$(printf '%s\n' "$sources" | xargs cppcheck --std=c11 --quiet --inline-suppr --error-exitcode=1 -I . -j "$(nproc)" \
         --enable=warning,performance,portability --suppress=missingInclude --suppress=missingIncludeSystem \
-        --suppress=uninitvar --suppress=invalidFunctionArg --suppress=nullPointerArithmeticRedundantCheck --template=gcc 2>&1)
+        --suppress=normalCheckLevelMaxBranches --suppress=uninitvar --suppress=invalidFunctionArg \
+        --suppress=invalidPointerCast --suppress=nullPointerArithmeticRedundantCheck --template=gcc 2>&1)
     judge "cppcheck finds nothing" $? "$output"
 fi
 echo "1..$number"
