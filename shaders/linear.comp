@@ -15,8 +15,8 @@ IN4(2, R)
 OUT(3, vec4, Z)
 
 void main() {
-    uint i = (GROUP_FOLDED * 8u + gl_LocalInvocationID.y) * 4u;
-    uint j = (gl_WorkGroupID.y * 8u + gl_LocalInvocationID.x) * 4u;
+    uint i = (ROW_TILE * 8u + gl_LocalInvocationID.y) * 4u;
+    uint j = (COL_TILE * 8u + gl_LocalInvocationID.x) * 4u;
     if (i >= OUT_ROWS || j >= OUT_COLS) return;
     vec4 acc[4];
     [[unroll]] for (uint r = 0u; r < 4u; r++)

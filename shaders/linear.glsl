@@ -7,7 +7,12 @@
  * The last two are the derivatives of the first. Each element is one chain of fused multiply-adds in ascending order of
  * the reduction index, started from 0 or from R, so a sum cut in two calls gives the bits of one.
  *
- * A_AT(row, step), B_AT(step, column) and OUT_AT(row, column) give the element of tensors 0, 1 and 3. */
+ * A_AT(row, step), B_AT(step, column) and OUT_AT(row, column) give the element of tensors 0, 1 and 3. Tiles of columns
+ * lie on the x axis, which runs fastest, so that a strip of A is used up while it is in the cache; tiles of rows on y,
+ * those beyond its 65535 on z. */
+#define COL_TILE gl_WorkGroupID.x
+#define ROW_TILE (gl_WorkGroupID.z * 65535u + gl_WorkGroupID.y)
+
 #define LINEAR 0
 #define LINEAR_DX 1
 #define LINEAR_DW 2

@@ -21,7 +21,7 @@ OUT(3, vec4, Z)
 #define STEP 8u
 
 void main() {
-    uint i0 = GROUP_FOLDED * ROWS, j0 = gl_WorkGroupID.y * 32u + 4u * LANE;
+    uint i0 = ROW_TILE * ROWS, j0 = COL_TILE * 32u + 4u * LANE;
     uint j = min(j0, OUT_COLS - 4u); /* lanes beyond the last column load what the last ones do */
     if (i0 >= OUT_ROWS) return;
     vec4 acc[ROWS];

@@ -1,11 +1,11 @@
-/* Shader variants of the linear products. Both classes tile the result: rows on x (folded onto z), columns on
- * y. */
+/* Shader variants of the linear products. Both classes tile the result in 32 columns: columns on x, rows on y,
+ * beyond 65535 on z. */
 #include "engine/ops/internal.h"
 
 static void tiles(uint32_t rows, uint32_t cols, uint32_t tile_rows, uint32_t groups[3]) {
     uint32_t n = rows / tile_rows + (rows % tile_rows != 0);
-    groups[0] = n < 65535 ? n : 65535;
-    groups[1] = cols / 32 + (cols % 32 != 0);
+    groups[0] = cols / 32 + (cols % 32 != 0);
+    groups[1] = n < 65535 ? n : 65535;
     groups[2] = n / 65535 + (n % 65535 != 0);
 }
 
