@@ -33,8 +33,10 @@ class Tally:
                 break
             if match := PLAN.match(line):
                 plan = int(match[1])
-                if plan == 0:
-                    self.skipped.append((name, match[2] or "no reason given"))
+                if plan == 0 and match[2]:
+                    self.skipped.append((name, match[2]))
+                elif plan == 0:
+                    self.failed.append((f"{name}: ran no case and gave no reason", []))
             elif match := CASE.match(line):
                 seen += 1
                 case = f"{name}: {match[3].strip() or match[2] or seen}"
@@ -109,4 +111,5 @@ def main(args):
     return 0 if tally.passed and not tally.failed else 1
 
 
-sys.exit(main(sys.argv[1:]))
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
