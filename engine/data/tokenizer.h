@@ -27,6 +27,8 @@ typedef struct {
 } token_list;
 COLM_MUST_USE colm_status tokenizer_encode(const tokenizer *t, const char *text, size_t n, token_list *io,
                                            colm_err *err);
+/* One id more. */
+COLM_MUST_USE colm_status token_list_add(token_list *io, uint32_t id, colm_err *err);
 /* Bytes of ids (specials give nothing); NUL-terminated, free() it. An id outside the vocabulary is
  * COLM_E_INPUT. */
 COLM_MUST_USE colm_status tokenizer_decode(const tokenizer *t, const uint32_t *id, size_t n, char **ret,
