@@ -1,8 +1,9 @@
 # Set-up shared by tests/run.sh and experiments/quickstart.sh, which source it from the root of the tree. Defines
 # functions and runs nothing. Packages come from the distribution (Debian, Ubuntu); elsewhere they are only named.
 
-# Compiler, build tools, the libraries that meson.build asks for, and the Vulkan driver for machines without a GPU.
-build_packages='gcc libc6-dev meson ninja-build pkgconf libvulkan1 libvulkan-dev libvulkan-volk-dev libshaderc-dev
+# Compiler (of C++ only the library, for shaderc), build tools, the libraries that meson.build asks for, and the Vulkan
+# driver for machines without a GPU.
+build_packages='gcc g++ libc6-dev meson ninja-build pkgconf libvulkan1 libvulkan-dev libvulkan-volk-dev libshaderc-dev
   libsqlite3-dev libcjson-dev libxxhash-dev libpcre2-dev librandom123-dev mesa-vulkan-drivers'
 # python3 counts test cases; the validation layer checks how Vulkan is used.
 test_packages='python3 vulkan-validationlayers'

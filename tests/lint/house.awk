@@ -119,7 +119,9 @@ FNR == 1 && FILENAME ~ /\.h$/ { header_seen[FILENAME] = 1 }
 
 # ---- meson: a reason above each dependency, and every source named
 is_meson {
-    if ($0 !~ /declare_dependency/ && $0 ~ /(^|[^a-z_])dependency\(|find_library\(|has_header\(/ && above !~ /^[ \t]*#/)
+    # Directly above it, or, inside a block, at the head of the paragraph.
+    if (above !~ /[^ \t]/) said = $0 ~ /^#/
+    if ($0 !~ /declare_dependency/ && $0 ~ /(^|[^a-z_])dependency\(|find_library\(|has_header\(/ && above !~ /^[ \t]*#/ && !(said && /^ /))
         offend("said-dependencies", "say above it what it is for")
     folder = FILENAME
     sub(/\/?meson\.build$/, "", folder)

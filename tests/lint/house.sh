@@ -126,6 +126,12 @@ C
     put meson.build <<'C'
 # Maths.
 m_dep = cc.find_library('m')
+
+# The parts of a library.
+foreach name : ['a', 'b']
+  parts += cc.find_library(name)
+endforeach
+
 base_dep = declare_dependency(link_with: base_lib)
 C
     echo "files('err.c')" | put engine/base/meson.build
@@ -179,7 +185,7 @@ spoil() {
         echo "# lost.c" >>"$tree/tests/meson.build"
         expect=2 ;;
     said-dependencies)
-        printf "x = 1\ny = dependency('y')\nz = cc.find_library('z')\ncc.has_header('w.h')\n" >>"$tree/meson.build"
+        printf "\nif x\n  y = dependency('y')\nendif\nz = cc.find_library('z')\ncc.has_header('w.h')\n" >>"$tree/meson.build"
         expect=3 ;;
     no-fast-math)
         echo "add_project_arguments('-O2', '-ffast-math')" >>"$tree/meson.build"
