@@ -9,7 +9,11 @@
  * documented in results/README.md.
  *
  * Status: a run or stage is "running" while its owner (host, boot id, pid, start time of the process) lives.
- * Readers see a running row whose owner is gone as "interrupted"; store_open for writing marks such rows so. */
+ * Readers see a running row whose owner is gone as "interrupted"; store_open for writing marks such rows so. An
+ * owner on another host cannot be asked: it counts as living while it has written within OWNER_SILENCE seconds.
+ *
+ * A store belongs to one process and thread: open it after fork, not before. Numbers over 2^63-1 are refused
+ * with COLM_E_INPUT. Disk full, locks held for 30 s and the like are COLM_E_IO with the path. */
 #ifndef COLM_LAB_STORE_H
 #define COLM_LAB_STORE_H
 
@@ -24,6 +28,8 @@ typedef struct store store;
 COLM_MUST_USE colm_status store_open(const char *path, bool write, store **ret, colm_err *err);
 void store_close(store **s);
 const char *store_path(const store *s);
+/* A line worth showing to the person (no write-ahead logging on this file system), "" for none. */
+const char *store_notice(const store *s);
 
 typedef int64_t store_id; /* 0: none (NULL) */
 
@@ -44,7 +50,10 @@ typedef struct {
 /* The run of (experiment, arm, seed): a finished or interrupted one is taken up again (its row reused, status
  * running, owner us); one that is running under a living owner is COLM_E_INPUT naming host and pid. */
 COLM_MUST_USE colm_status store_run_begin(store *s, const store_run_row *row, store_id *ret, colm_err *err);
-/* status: "finished", "failed", "interrupted"; reason may be NULL. */
+/* Work that writes nothing for minutes says so now and then. Every other write under a run does it too. */
+COLM_MUST_USE colm_status store_run_alive(store *s, store_id run, colm_err *err);
+/* Ends the run and, unless "finished", its running stage. status: "finished", "failed", "interrupted"; reason
+ * may be NULL. */
 COLM_MUST_USE colm_status store_run_end(store *s, store_id run, const char *status, const char *reason,
                                         colm_err *err);
 
@@ -58,7 +67,8 @@ typedef struct {
     uint64_t params_total, params_trained;
 } store_stage_row;
 typedef struct {
-    uint64_t tokens, flops; /* of training, or of evaluation (kept apart by kind) */
+    uint64_t tokens; /* of training, or of evaluation (kept apart by kind) */
+    double flops;    /* likewise; a day of a large GPU passes 2^63, so not an integer (exact up to 2^53) */
     double seconds;
     uint64_t memory;        /* device bytes at the peak, 0: unknown */
     const char *checkpoint; /* path of the file after the stage, NULL when it makes none */
