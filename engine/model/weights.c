@@ -61,7 +61,8 @@ static void tensor_fill(model_tensor *t, const model_config *c, param_kind k, ui
         snprintf(t->name, sizeof t->name, "%s.%u", p->name, chain + 1);
 }
 
-/* Fills the table (or only counts, with out NULL): chain by chain, its embedding, its layers, its final norm and head. */
+/* Fills the table (or only counts, with out NULL): chain by chain, its embedding, its layers, its final norm
+ * and head. */
 static size_t each_tensor(const model_config *c, model_tensor *out) {
     size_t n = 0;
     for (uint32_t i = 0; i < c->n_chains; i++) {

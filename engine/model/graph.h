@@ -1,0 +1,51 @@
+/* A model's computation as flat lists of operations, built once per shape (B, T) and run many times.
+ *
+ * A training graph runs forward, cross-entropy at full scale, backward and the AdamW update of the trained
+ * chains in one recording. An evaluation graph runs forward and gives every scale's score per row from one
+ * pass: logits of scale i are those of scale i-1 plus W_i x_i (colm.md section 1). Rows are b*T + t. Of a
+ * frozen prefix the forward keeps only what later chains' linears read (both norm outputs, attention output,
+ * feed-forward product); the rest lives in scratch. */
+#ifndef COLM_MODEL_GRAPH_H
+#define COLM_MODEL_GRAPH_H
+
+#include "engine/model/state.h"
+
+typedef struct {
+    uint32_t B, T;
+    bool train;         /* needs a state with trained chains */
+    bool keep_logits;   /* evaluation: every scale's logits of all rows can be read afterwards */
+    uint32_t head_rows; /* rows of logits at a time, a multiple of 64; 0: as many as fit 32 MiB */
+} graph_params;
+
+typedef struct model_graph model_graph;
+COLM_MUST_USE colm_status model_graph_create(model_state *s, const graph_params *p, model_graph **ret,
+                                             colm_err *err);
+void model_graph_free(model_graph **g);
+
+/* One step of AdamW (Loshchilov & Hutter 2019) with global norm clipping. */
+typedef struct {
+    double lr, beta1, beta2, eps, decay, clip;
+    uint64_t t; /* 1 for the first step: bias correction */
+} graph_update;
+typedef struct {
+    double loss;      /* mean cross-entropy in nats per token, before the update */
+    double grad_norm; /* before clipping; of trained parameters */
+} graph_report;
+/* tokens, targets: B*T ids each, below the vocabulary. Allocates nothing. */
+COLM_MUST_USE colm_status model_graph_train(model_graph *g, const uint32_t *tokens, const uint32_t *targets,
+                                            const graph_update *u, graph_report *ret, colm_err *err);
+/* Forward and backward without the update: gradients stay in the state (tests). */
+COLM_MUST_USE colm_status model_graph_gradients(model_graph *g, const uint32_t *tokens, const uint32_t *targets,
+                                                graph_report *ret, colm_err *err);
+
+/* The buffer of per-row losses (tests read its doubles on the reference machine). */
+ops_buf model_graph_nll(const model_graph *g);
+
+/* Evaluation: per scale s and row r, nll[s*B*T + r] = -log p(target) (0 where the target is ABI_NO_TARGET) and
+ * whether the target is the first maximum. top may be NULL. */
+COLM_MUST_USE colm_status model_graph_score(model_graph *g, const uint32_t *tokens, const uint32_t *targets,
+                                            float *ret_nll, uint32_t *ret_top, colm_err *err);
+/* Logits of a scale (1-based) after model_graph_score, with keep_logits: B*T rows of V floats. */
+COLM_MUST_USE colm_status model_graph_logits(model_graph *g, uint32_t scale, float *ret, colm_err *err);
+
+#endif
