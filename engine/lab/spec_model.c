@@ -1,0 +1,176 @@
+/* "model": sizes, and chains in their short or explicit form. */
+#include <string.h>
+
+#include "engine/lab/spec_read.h"
+
+/* Members of a model_config that the file gives directly. head_dim 0: to be found from width and heads. */
+static const spec_field model_field[] = {
+    {"layers", SPEC_U32, offsetof(model_config, layers), 1, MODEL_MAX_LAYERS, 0},
+    {"context", SPEC_U32, offsetof(model_config, context), 1, MODEL_MAX_CONTEXT, 0},
+    {"head_dim", SPEC_U32, offsetof(model_config, head_dim), 2, MODEL_MAX_HEAD_DIM, 0},
+    {"rope_theta", SPEC_DOUBLE, offsetof(model_config, rope_theta), 1, 1e12, 10000},
+    {"norm_eps", SPEC_DOUBLE, offsetof(model_config, norm_eps), 1e-12, 0.1, 1e-5},
+};
+enum { HEAD_DIM = 2 };
+static const char *const model_keys[] = {"chains", "width", "ffn", "kv_heads", NULL};
+
+static const spec_field chain_field[] = {
+    {"width", SPEC_U32, offsetof(model_chain, width), 1, MODEL_MAX_WIDTH, 0},
+    {"heads", SPEC_U32, offsetof(model_chain, heads), 1, MODEL_MAX_WIDTH, 0},
+    {"ffn", SPEC_U32, offsetof(model_chain, ffn), 1, MODEL_MAX_FFN, 0},
+    {"kv_heads", SPEC_U32, offsetof(model_chain, kv_heads), 1, MODEL_MAX_WIDTH, 0},
+};
+enum { CHAIN_NEEDS = 3 }; /* the first three must be given */
+
+colm_status spec_chain_read(json_value v, model_chain *ret, colm_err *err) {
+    static const char *const none[] = {NULL};
+    model_chain c = {0};
+    colm_status s = spec_keys(v, none, chain_field, SPEC_COUNT(chain_field), err);
+    for (size_t i = 0; i < SPEC_COUNT(chain_field) && !s; i++) {
+        json_value member = json_get(v, chain_field[i].key);
+        if (i < CHAIN_NEEDS) s = json_need(v, chain_field[i].key, &member, err);
+        if (!s && member.doc) s = spec_field_read(&chain_field[i], member, &c, err);
+    }
+    if (s) return s;
+    if (!c.kv_heads) c.kv_heads = c.heads;
+    if (c.heads % c.kv_heads)
+        return json_fail(v, err, "%u heads are not divisible by %u kv heads", c.heads, c.kv_heads);
+    *ret = c;
+    return COLM_OK;
+}
+
+/* The file's model under an arm's own: a member comes from the upper one that has it. */
+typedef struct {
+    json_value base, over;
+    bool reshaped; /* over changes between short and explicit chains, so sizes of the other form do not carry */
+} layered;
+
+static json_value pick(const layered *m, const char *key) {
+    json_value v = json_get(m->over, key);
+    return v.doc ? v : json_get(m->base, key);
+}
+static json_value pick_shape(const layered *m, const char *key) {
+    return m->reshaped ? json_get(m->over, key) : pick(m, key);
+}
+static bool is_explicit(json_value chains) {
+    return json_kind_of(json_item(chains, 0)) == JSON_OBJECT;
+}
+/* Where the sizes that belong to chains are to be written. */
+static json_value home(const layered *m) {
+    return m->over.doc ? m->over : m->base;
+}
+
+static colm_status read_size(const layered *m, const char *key, uint32_t most, uint32_t *ret, colm_err *err) {
+    json_value v = pick_shape(m, key);
+    uint64_t size = 0;
+    if (!v.doc)
+        return json_fail(home(m), err, "key \"%s\" is missing: chains of head counts need it for all chains",
+                         key);
+    colm_status s = json_read_u64(v, 1, most, &size, err);
+    if (!s) *ret = (uint32_t)size;
+    return s;
+}
+
+static colm_status read_short(const layered *m, json_value chains, model_config *c, colm_err *err) {
+    uint32_t heads[MODEL_MAX_CHAINS], sum = 0, width = 0, ffn = 0, kv_heads = 0;
+    colm_err inner;
+    colm_status s = COLM_OK;
+    for (uint32_t i = 0; i < c->n_chains && !s; i++) {
+        uint64_t count = 0;
+        s = json_read_u64(json_item(chains, i), 1, MODEL_MAX_WIDTH, &count, err);
+        heads[i] = (uint32_t)count;
+        sum += heads[i];
+    }
+    if (!s) s = read_size(m, "width", MODEL_MAX_WIDTH, &width, err);
+    if (!s) s = read_size(m, "ffn", MODEL_MAX_FFN, &ffn, err);
+    if (!s && pick_shape(m, "kv_heads").doc) s = read_size(m, "kv_heads", MODEL_MAX_WIDTH, &kv_heads, err);
+    if (s) return s;
+    if (!kv_heads) kv_heads = sum;
+    if (model_chains_split(heads, c->n_chains, width, ffn, kv_heads, c->chain, &inner))
+        return spec_relay(chains, &inner, err);
+    return COLM_OK;
+}
+
+static colm_status read_explicit(const layered *m, json_value chains, model_config *c, colm_err *err) {
+    static const char *const owned[] = {"width", "ffn", "kv_heads"};
+    for (size_t i = 0; i < SPEC_COUNT(owned); i++) {
+        json_value v = pick_shape(m, owned[i]);
+        if (v.doc) return json_fail(v, err, "explicit chains carry their own %s: remove it here", owned[i]);
+    }
+    colm_status s = COLM_OK;
+    for (uint32_t i = 0; i < c->n_chains && !s; i++)
+        s = spec_chain_read(json_item(chains, i), &c->chain[i], err);
+    return s;
+}
+
+static colm_status find_head_dim(const layered *m, model_config *c, colm_err *err) {
+    uint64_t width = 0, heads = 0;
+    if (c->head_dim) return COLM_OK;
+    for (uint32_t i = 0; i < c->n_chains; i++) {
+        width += c->chain[i].width;
+        heads += c->chain[i].heads;
+    }
+    c->head_dim = (uint32_t)(width / heads);
+    if (width % heads == 0 && c->head_dim && c->head_dim % 2 == 0) return COLM_OK;
+    return json_fail(home(m), err,
+                     "width %llu over %llu heads is %g, not an even head size: change one, or give head_dim",
+                     (unsigned long long)width, (unsigned long long)heads, (double)width / (double)heads);
+}
+
+colm_status spec_model_read(const spec_reader *r, json_value over, model_config *ret, colm_err *err) {
+    model_config c = {.vocab = r->vocab};
+    layered m = {.over = over};
+    colm_err inner;
+    json_value chains = {0};
+    colm_status s = json_need(r->root, "model", &m.base, err);
+    if (!s) s = spec_keys(m.base, model_keys, model_field, SPEC_COUNT(model_field), err);
+    if (!s && over.doc) s = spec_keys(over, model_keys, model_field, SPEC_COUNT(model_field), err);
+    if (s) return s;
+
+    json_value below = json_get(m.base, "chains"), above = json_get(over, "chains");
+    m.reshaped = above.doc && is_explicit(above) != is_explicit(below);
+    for (size_t i = 0; i < SPEC_COUNT(model_field) && !s; i++) {
+        const spec_field *f = &model_field[i];
+        json_value v = i == HEAD_DIM ? pick_shape(&m, f->key) : pick(&m, f->key);
+        spec_field_preset(f, &c);
+        if (v.doc) {
+            s = spec_field_read(f, v, &c, err);
+        } else if (f->preset == 0 && i != HEAD_DIM) {
+            s = json_fail(m.base, err, "key \"%s\" is missing", f->key);
+        }
+    }
+    chains = above.doc ? above : below;
+    if (!s && !chains.doc)
+        s = json_fail(m.base, err, "key \"chains\" is missing: head counts, [4], or chains in full");
+    if (!s) s = json_read_array(chains, 1, MODEL_MAX_CHAINS, err);
+    if (s) return s;
+    c.n_chains = (uint32_t)json_count(chains);
+    s = is_explicit(chains) ? read_explicit(&m, chains, &c, err) : read_short(&m, chains, &c, err);
+    if (!s) s = find_head_dim(&m, &c, err);
+    if (!s && model_config_check(&c, &inner)) s = spec_relay(home(&m), &inner, err);
+    if (!s) *ret = c;
+    return s;
+}
+
+void spec_chain_add(const model_chain *c, str *out) {
+    str_add(out, "{");
+    for (size_t i = 0; i < SPEC_COUNT(chain_field); i++) {
+        if (i) str_add(out, ",");
+        spec_field_add(&chain_field[i], c, out);
+    }
+    str_add(out, "}");
+}
+
+void spec_model_add(const model_config *c, str *out) {
+    str_addf(out, "{\"vocab\":%u,\"chains\":[", c->vocab);
+    for (uint32_t i = 0; i < c->n_chains; i++) {
+        if (i) str_add(out, ",");
+        spec_chain_add(&c->chain[i], out);
+    }
+    str_add(out, "]");
+    for (size_t i = 0; i < SPEC_COUNT(model_field); i++) {
+        str_add(out, ",");
+        spec_field_add(&model_field[i], c, out);
+    }
+    str_add(out, "}");
+}
