@@ -1,12 +1,13 @@
 /* Shader variants of the linear products. Both classes tile the result in 32 columns: columns on x, rows on y,
  * beyond 65535 on z. */
+#include "engine/ops/groups.h"
 #include "engine/ops/internal.h"
 
 static void tiles(uint32_t rows, uint32_t cols, uint32_t tile_rows, uint32_t groups[3]) {
-    uint32_t n = rows / tile_rows + (rows % tile_rows != 0);
-    groups[0] = cols / 32 + (cols % 32 != 0);
+    uint32_t n = (uint32_t)groups_ceil(rows, tile_rows);
+    groups[0] = (uint32_t)groups_ceil(cols, 32);
     groups[1] = n < 65535 ? n : 65535;
-    groups[2] = n / 65535 + (n % 65535 != 0);
+    groups[2] = (uint32_t)groups_ceil(n, 65535);
 }
 
 static void groups_linear_cpu(const ops_push *p, uint32_t groups[3]) {

@@ -1,5 +1,5 @@
-/* A device for the tests of operations, opened once with the validation layer when it is there, and machines on
- * it. */
+/* A device for the tests of operations, opened once, and machines on it. With COLM_TEST_VALIDATE set the
+ * validation layer watches, and any objection fails the program. */
 #ifndef COLM_TESTS_OPS_DEVICE_H
 #define COLM_TESTS_OPS_DEVICE_H
 
