@@ -1,6 +1,6 @@
 /* Vulkan compute through volk: devices, memory, kernels, recording. Knows bytes and kernels, not layers.
  *
- * Order: gpu_list to look, gpu_open, gpu_buffer_create and gpu_kernel_create, gpu_bind once per kernel and set
+ * Order: gpu_list to look, gpu_open, gpu_buffer_create and gpu_kernel_get, gpu_bind once per kernel and set
  * of ranges, then per step gpu_begin, gpu_dispatch..., gpu_end. gpu_close last, after everything made from the
  * device. The loader is opened by the first call that needs it, so programs that never call here never load
  * Vulkan. One thread at a time per device. A lost device fails every later call with COLM_E_DEVICE. */
@@ -67,7 +67,8 @@ const gpu_info *gpu_get_info(const gpu_device *d);
 unsigned gpu_validation_messages(const gpu_device *d);
 
 /* Device memory, zero-filled on creation. Usable as storage, uniform texel (RGBA32F) and transfer; size is
- * rounded up to a multiple of 256 bytes. */
+ * rounded up to a multiple of 256 bytes. Not to be created or freed between gpu_begin and gpu_end: creation is
+ * COLM_E_BUG then, and freeing drops what was recorded, which gpu_end reports. `purpose` names it in errors. */
 typedef struct gpu_buffer gpu_buffer;
 COLM_MUST_USE colm_status gpu_buffer_create(gpu_device *d, size_t bytes, const char *purpose, gpu_buffer **ret,
                                             colm_err *err);
@@ -105,7 +106,9 @@ typedef struct {
     size_t offset, bytes; /* offset a multiple of 256; 0 < bytes <= max_range */
 } gpu_range;
 /* A descriptor set for the kernel's bindings: ranges[t] is tensor t; entries the kernel does not use are
- * ignored. Owned by the device, freed with gpu_unbind or gpu_close. */
+ * ignored. A tensor read through texels is at most max_texels * 16 bytes. Ranges that do not fit are COLM_E_BUG
+ * with the numbers. Owned by the device, freed with gpu_unbind or gpu_close; unbind before freeing the buffers.
+ */
 typedef struct gpu_set gpu_set;
 COLM_MUST_USE colm_status gpu_bind(gpu_device *d, gpu_kernel *k, const gpu_range *ranges, size_t n,
                                    gpu_set **ret, colm_err *err);
@@ -113,10 +116,11 @@ void gpu_unbind(gpu_device *d, gpu_set **s);
 
 /* Recording. Between gpu_begin and gpu_end: dispatches and barriers in order; gpu_end waits for the device. A
  * submission that reaches the work budget is sent off at once and recording goes on; results do not depend on
- * it. */
+ * it. After a failed gpu_dispatch call gpu_end too. Neither dispatch nor barrier allocates host memory. */
 COLM_MUST_USE colm_status gpu_begin(gpu_device *d, colm_err *err);
-/* groups over the device's limit per axis are COLM_E_BUG (split over axes before). push: the kernel's push
- * constants. */
+/* groups over the device's limit per axis are COLM_E_BUG (split over axes before); no groups, no work. push:
+ * the kernel's push constants; push_bytes may exceed what it declares by less than 16 (padding of a C
+ * structure). */
 COLM_MUST_USE colm_status gpu_dispatch(gpu_device *d, gpu_kernel *k, gpu_set *s, const void *push,
                                        size_t push_bytes, const uint32_t groups[3], uint64_t flops,
                                        colm_err *err);

@@ -244,9 +244,16 @@ static bool by_index(const gpu_info *i, const char *wish) {
     snprintf(text, sizeof text, "%u", i->index);
     return strcmp(text, wish) == 0;
 }
+/* At least 8 digits from the start, with or without dashes. */
 static bool by_uuid(const gpu_info *i, const char *wish) {
-    const size_t n = strlen(wish);
-    return n >= 8 && strspn(wish, "0123456789abcdefABCDEF") == n && starts(i->uuid, wish);
+    char digits[33] = "";
+    size_t n = 0;
+    for (; *wish; wish++) {
+        if (*wish == '-') continue;
+        if (n == 32 || !isxdigit((unsigned char)*wish)) return false;
+        digits[n++] = *wish;
+    }
+    return n >= 8 && starts(i->uuid, digits);
 }
 static bool by_whole_name(const gpu_info *i, const char *wish) {
     return strlen(i->name) == strlen(wish) && starts(i->name, wish);
@@ -288,7 +295,8 @@ colm_status gpu_choose(const gpu_found *list, size_t n, const char *wish, size_t
         size_t hits = 0, hit = 0;
         for (size_t i = 0; i < n; i++)
             if (ways[w](&list[i].info, wish)) hits++, hit = i;
-        if (hits > 1) return refuse(list, n, err, "more than one device is called", wish);
+        if (hits > 1)
+            return refuse(list, n, err, "choose by index or UUID, for more than one device is called", wish);
         if (!hits) continue;
         const gpu_info *g = &list[hit].info;
         if (!g->usable)

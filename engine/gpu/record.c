@@ -36,9 +36,11 @@ static colm_status wait_slot(gpu_device *d, gpu_slot *slot, colm_err *err) {
     if (!slot->pending) return COLM_OK;
     slot->pending = false;
     VkResult r = d->vk.vkWaitForFences(d->handle, 1, &slot->fence, VK_TRUE, UINT64_MAX);
-    if (r) return gpu_fail(d, r, "waiting for submitted work", err);
-    r = d->vk.vkResetFences(d->handle, 1, &slot->fence);
-    if (r) return gpu_fail(d, r, "vkResetFences", err);
+    if (!r) r = d->vk.vkResetFences(d->handle, 1, &slot->fence);
+    if (r) { /* whether the work is done cannot be known any more */
+        d->lost = true;
+        return gpu_fail(d, r, "waiting for submitted work", err);
+    }
     const double now = clock_seconds(), from = slot->submitted > d->last_done ? slot->submitted : d->last_done;
     if (now - from > d->longest) d->longest = now - from;
     d->last_done = now;

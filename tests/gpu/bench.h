@@ -4,6 +4,7 @@
 #define COLM_TESTS_GPU_BENCH_H
 
 #include <dirent.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/base/file.h"
