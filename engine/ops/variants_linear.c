@@ -29,7 +29,7 @@ static void groups_linear_dw(const ops_push *p, uint32_t groups[3]) {
     tiles(p->linear.N, p->linear.K, 32, groups);
 }
 
-/* The optimiser reorders the unrolled body, which costs a CPU device a fifth of its speed. */
+/* Without the optimiser, which reorders the unrolled body and slows CPU devices down. */
 #define LINEAR_VARIANTS(id, mode)                                                                             \
     const ops_variant variants_##id[] = {                                                                     \
         {"cpu", "linear_cpu.comp", "MODE=" mode, .subgroup = 8, .texels = true, .groups = groups_##id##_cpu}, \
