@@ -1,0 +1,46 @@
+/* A training stage: weights in, weights out.
+ *
+ * Batches, schedule and update are pure functions of (seed, step), so equal inputs on one device, driver and
+ * build give equal bits. Chains 1..params.frozen keep their bytes. */
+#ifndef COLM_TRAIN_LOOP_H
+#define COLM_TRAIN_LOOP_H
+
+#include "engine/data/corpus.h"
+#include "engine/model/graph.h"
+#include "engine/train/params.h"
+
+typedef struct {
+    uint64_t step, steps; /* this step (from 0), and all */
+    double loss, grad_norm, lr;
+    double tokens_per_s; /* of this step */
+} train_tick;
+
+typedef struct {
+    train_params params;
+    const batch_part *part;
+    size_t n_parts;
+    uint64_t seed;
+    /* After every step; may be NULL. Returning true stops with COLM_E_INTERRUPTED. */
+    bool (*tick)(void *user, const train_tick *t);
+    void *user;
+} train_job;
+
+typedef struct {
+    uint64_t steps, tokens;
+    uint64_t flops;  /* forward and backward work done, by the convention of colm.md section 2 */
+    double seconds;  /* of the steps, without set-up */
+    double loss;     /* mean over the last tenth of the steps */
+    uint64_t memory; /* device bytes at the peak */
+} train_result;
+
+/* Trains w in place. On failure w keeps its old values. A loss or gradient that is not finite, and a trained
+ * tensor that never had a gradient, are COLM_E_CHECK with the step or the tensor's name. */
+COLM_MUST_USE colm_status train_run(ops_machine *m, model_weights *w, const train_job *job, train_result *ret,
+                                    colm_err *err);
+
+/* FLOPs of a stage, and the device bytes it will take, found by building it on a plan machine. */
+uint64_t train_flops(const model_config *c, const train_params *p);
+COLM_MUST_USE colm_status train_memory(const model_config *c, const train_params *p, uint64_t *ret,
+                                       colm_err *err);
+
+#endif
