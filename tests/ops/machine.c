@@ -197,6 +197,35 @@ static void views_over_the_binding_limit_are_refused(void) {
     ops_close(&m);
 }
 
+/* The n-th allocation of a machine's life fails, for every n: a clean error, and nothing lost. */
+static void lack_of_memory_is_an_error(void) {
+    if (!have_device()) return;
+    bool done = false;
+    for (long n = 0; n < 200 && !done; n++) {
+        colm_err err = {0};
+        ops_machine *m = NULL;
+        ops_buf b = 0;
+        ops_list list = {0};
+        mem_fail_after(n);
+        colm_status st = ops_open_gpu(test_gpu, NULL, &m, &err);
+        if (!st) st = ops_buffer(m, "test", OPS_F32, 1024, &b, &err);
+        ops_view v = view(b, 0, 1024);
+        ops_call c = {.op = OP_LINEAR_DX, .t = {v, v, v, v}};
+        c.p.linear = (struct abi_linear){.M = 16, .N = 8, .K = 8, .ldx = 8, .ldw = 8, .ldy = 8};
+        if (!st) st = ops_add(&list, &c, &err);
+        if (!st) st = ops_prepare(m, &list, &err);
+        mem_fail_after(-1);
+        done = !st;
+        /* inside the shader compiler it is a message among others */
+        if (!CHECK(!st || st == COLM_E_MEMORY || strstr(err.text, "out of memory")))
+            printf("#   allocation %ld: %s\n", n, err.text);
+        ops_unprepare(m, &list);
+        ops_list_done(&list);
+        ops_close(&m);
+    }
+    CHECK(done);
+}
+
 int main(void) {
     TEST(waits_only_where_it_must);
     TEST(a_full_table_waits);
@@ -205,5 +234,6 @@ int main(void) {
     TEST(waiting_after_every_call_changes_nothing);
     TEST(failures_name_the_call);
     TEST(views_over_the_binding_limit_are_refused);
+    TEST(lack_of_memory_is_an_error);
     return end_with_device();
 }
