@@ -6,6 +6,7 @@
 #include "engine/gpu/inside.h"
 
 #define LAYER "VK_LAYER_KHRONOS_validation"
+enum { SHOWN = 50 }; /* validation messages; a mistake in a loop makes thousands */
 
 static const struct {
     VkResult code;
@@ -100,8 +101,9 @@ static VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlag
                                                  const VkDebugUtilsMessengerCallbackDataEXT *data, void *user) {
     (void)severity, (void)types;
     gpu_watch *watch = user;
-    watch->count++;
-    log_line(&watch->log, LOG_WARN, "validation: %s", data->pMessage ? data->pMessage : "(no text)");
+    if (++watch->count <= SHOWN)
+        log_line(&watch->log, LOG_WARN, "validation: %s", data->pMessage ? data->pMessage : "(no text)");
+    if (watch->count == SHOWN) log_line(&watch->log, LOG_WARN, "validation: more messages are only counted");
     return VK_FALSE;
 }
 

@@ -1,5 +1,5 @@
-/* What the tests of this room share: a folder of shaders and a cache that vanish again, a listening sink, and a device
- * that is opened once per program. */
+/* What the tests of this room share: a folder of shaders and a cache that vanish again, a listening sink, and a
+ * device that is opened once per program. */
 #ifndef COLM_TESTS_GPU_BENCH_H
 #define COLM_TESTS_GPU_BENCH_H
 
@@ -12,12 +12,13 @@
 #include "tests/test.h"
 
 static char bench_shaders[64], bench_cache[64]; /* folders */
-static char bench_log[1 << 16];                 /* all lines so far */
+static char bench_log[1 << 18];                 /* all lines so far */
+static bool bench_quiet;                        /* warnings are expected: do not show them */
 
 static inline void bench_line(void *user, log_level level, const char *text) {
     (void)user;
     const size_t have = strlen(bench_log), n = strlen(text);
-    if (level == LOG_WARN) printf("# %s\n", text);
+    if (level == LOG_WARN && !bench_quiet) printf("# %s\n", text);
     if (have + n + 2 < sizeof bench_log) {
         memcpy(bench_log + have, text, n);
         memcpy(bench_log + have + n, "\n", 2);
@@ -70,7 +71,8 @@ static inline gpu_params bench_params(void) {
                         .log = &bench_sink};
 }
 
-/* A device with validation, or without where the layer lacks; NULL when there is no device: the case is skipped. */
+/* A device with validation, or without where the layer lacks; NULL when there is no device: the case is
+ * skipped. */
 static inline gpu_device *bench_open(const gpu_params *params) {
     gpu_params p = *params;
     gpu_device *d = NULL;

@@ -28,11 +28,11 @@ static void the_least_is_enough(void) {
 
 static void less_is_refused_by_name(void) {
     gpu_found f;
-#define LESS(field, text)                                                                                              \
-    f = invented(0, "less", "");                                                                                       \
-    f.field -= 1;                                                                                                      \
-    gpu_check_budget(&f, VK_API_VERSION_1_1);                                                                          \
-    CHECK(!f.info.usable);                                                                                             \
+#define LESS(field, text)                     \
+    f = invented(0, "less", "");              \
+    f.field -= 1;                             \
+    gpu_check_budget(&f, VK_API_VERSION_1_1); \
+    CHECK(!f.info.usable);                    \
     CHECK_HAS(f.info.why, text)
     LESS(limits.maxPushConstantsSize, "127 bytes of push constants, colm needs 128");
     LESS(limits.maxPerStageDescriptorStorageBuffers, "7 storage buffers");

@@ -7,10 +7,10 @@ static gpu_device fake; /* compiling uses its folders and its sink only */
 
 static colm_status compile(const char *file, const char *define, bool optimize, uint32_t **ret, size_t *ret_n,
                            colm_err *err) {
-    return gpu_compile(
-        &fake,
-        &(gpu_kernel_params){.file = file, .defines = &define, .n_defines = define ? 1 : 0, .optimize = optimize}, ret,
-        ret_n, err);
+    return gpu_compile(&fake,
+                       &(gpu_kernel_params){
+                           .file = file, .defines = &define, .n_defines = define ? 1 : 0, .optimize = optimize},
+                       ret, ret_n, err);
 }
 
 static gpu_face face_of(const char *text, bool optimize, colm_err *err) {
@@ -18,7 +18,8 @@ static gpu_face face_of(const char *text, bool optimize, colm_err *err) {
     uint32_t *words = NULL;
     size_t n = 0;
     bench_put("face.comp", text);
-    if (CHECK_OK(compile("face.comp", "OP=", optimize, &words, &n, err), *err)) err->code = gpu_reflect(words, n, &face, err);
+    if (CHECK_OK(compile("face.comp", "OP=", optimize, &words, &n, err), *err))
+        err->code = gpu_reflect(words, n, &face, err);
     free(words);
     return face;
 }
@@ -53,9 +54,11 @@ static void foreign_interfaces_are_refused(void) {
     static const struct {
         const char *text, *says;
     } cases[] = {
-        {"layout(binding = 0) uniform U { float u; }; layout(binding = 1) buffer A { float a; }; void main() { a = u; }",
+        {"layout(binding = 0) uniform U { float u; }; layout(binding = 1) buffer A { float a; }; void main() { "
+         "a = u; }",
          "binding 0: only storage buffers"},
-        {"layout(binding = 8) buffer A { float a; }; void main() { a = 1; }", "binding 8: only storage buffers"},
+        {"layout(binding = 8) buffer A { float a; }; void main() { a = 1; }",
+         "binding 8: only storage buffers"},
         {"layout(set = 1, binding = 0) buffer A { float a; }; void main() { a = 1; }", "set 1 binding 0"},
         {"layout(binding = 9) uniform isamplerBuffer t; layout(binding = 0) buffer A { int a; };"
          " void main() { a = texelFetch(t, 0).x; }",
@@ -89,7 +92,8 @@ static void damaged_words_are_survived(void) {
     gpu_face face;
     bench_put("face.comp", ADD);
     if (!CHECK_OK(compile("face.comp", "OP=", false, &words, &n, &err), err)) return;
-    for (size_t cut = 0; cut < n; cut++) { /* blocks of just that size, so that a sanitizer sees one word too many */
+    for (size_t cut = 0; cut < n;
+         cut++) { /* blocks of just that size, so that a sanitizer sees one word too many */
         bad = mem_alloc(cut, sizeof *bad);
         memcpy(bad, words, cut * sizeof *bad);
         refused += gpu_reflect(bad, cut, &face, &err) != COLM_OK;
@@ -143,8 +147,10 @@ static bool cached(const char *file, const char *define, bool optimize, uint32_t
     const int before = bench_count("taken from the shader cache");
     CHECK_OK(compile(file, define, optimize, &words, &n, &err), err);
     if (io_words && words) {
-        if (*io_words) CHECK(n == *io_n && memcmp(words, *io_words, 4 * n) == 0);
-        else *io_words = words, *io_n = n, words = NULL;
+        if (*io_words)
+            CHECK(n == *io_n && memcmp(words, *io_words, 4 * n) == 0);
+        else
+            *io_words = words, *io_n = n, words = NULL;
     }
     free(words);
     return bench_count("taken from the shader cache") > before;
@@ -158,7 +164,8 @@ static void the_cache_knows_what_matters(void) {
     CHECK(cached("add.comp", "OP=+1.0", false, &first, &n));
     CHECK(!cached("add.comp", "OP=+2.0", false, NULL, NULL));
     CHECK(!cached("add.comp", "OP=+1.0", true, NULL, NULL));
-    bench_put("abi.glsl", "layout(push_constant) uniform P { float scale; uint n; } p;\n"); /* an include changes */
+    bench_put("abi.glsl",
+              "layout(push_constant) uniform P { float scale; uint n; } p;\n"); /* an include changes */
     CHECK(!cached("add.comp", "OP=+1.0", false, NULL, NULL));
     bench_put("abi.glsl", "/* a remark */" ABI);
     CHECK(cached("add.comp", "OP=+1.0", false, &first, &n));
@@ -188,11 +195,21 @@ static void a_damaged_cache_is_made_again(void) {
         colm_err err = {0};
         if (!CHECK_OK(file_read(path, 0, &bytes, &size, &err), err)) return;
         switch (c) {
-        case 0: size = 0; break;
-        case 1: size -= 4; break;
-        case 2: bytes[size - 9] ^= 1; break;
-        case 3: bytes[12] = '2'; break;
-        case 4: size -= 3; break;
+        case 0:
+            size = 0;
+            break;
+        case 1:
+            size -= 4;
+            break;
+        case 2:
+            bytes[size - 9] ^= 1;
+            break;
+        case 3:
+            bytes[12] = '2';
+            break;
+        case 4:
+            size -= 3;
+            break;
         default: /* a good file under the wrong name */
             CHECK(!cached("add.comp", "OP=*3.0", false, NULL, NULL));
             d = opendir(bench_cache);

@@ -1,5 +1,5 @@
-/* Machines without a driver or without a loader: one line that says what to install. Runs itself again, since both are
- * looked for where the environment says when the process starts. */
+/* Machines without a driver or without a loader: one line that says what to install. Runs itself again, since
+ * both are looked for where the environment says when the process starts. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,8 +60,10 @@ static void no_loader_is_one_line(void) {
         if (f) fclose(f);
     }
     run_child((const char *[]){"LD_LIBRARY_PATH", NULL}, bench_shaders, text, sizeof text);
-    CHECK_STR(text, "5 5 no Vulkan loader (libvulkan.so.1) was found; install the package libvulkan1 (Debian, Ubuntu) "
-                    "and a driver such as mesa-vulkan-drivers");
+    CHECK_STR(
+        text,
+        "5 5 no Vulkan loader (libvulkan.so.1) was found; install the package libvulkan1 (Debian, Ubuntu) "
+        "and a driver such as mesa-vulkan-drivers");
 }
 
 int main(int argc, char **argv) {
