@@ -333,37 +333,30 @@ colm_status json_finish(json_value obj, colm_err *err) {
                    json_line(json_value_at(obj, i)), path, key, advice);
 }
 
-static void add_canonical(json_value v, str *out) {
-    const json_node *p = node_of(v);
-    const json_doc *d = v.doc;
+static void add_canonical(const json_doc *d, uint32_t node, str *out) {
+    const json_node *p = &d->nodes[node];
+    bool object = p->kind == JSON_OBJECT;
     if (p->kind == JSON_STRING) {
         str_add_json(out, p->item->valuestring);
-    } else if (p->kind == JSON_ARRAY) {
-        str_add(out, "[");
-        for (uint32_t i = 0; i < p->count; i++) {
-            if (i) str_add(out, ",");
-            add_canonical(json_item(v, i), out);
-        }
-        str_add(out, "]");
-    } else if (p->kind == JSON_OBJECT) {
-        str_add(out, "{");
-        for (uint32_t i = 0; i < p->count; i++) {
-            uint32_t kid = d->sorted[p->first + i];
-            if (i) str_add(out, ",");
-            str_add_json(out, key_of(d, kid));
-            str_add(out, ":");
-            add_canonical((json_value){v.doc, kid}, out);
-        }
-        str_add(out, "}");
-    } else {
+    } else if (!object && p->kind != JSON_ARRAY) {
         str_addn(out, d->text + p->at, p->len);
+    } else {
+        str_add(out, object ? "{" : "[");
+        for (uint32_t i = 0; i < p->count; i++) {
+            uint32_t kid = (object ? d->sorted : d->kids)[p->first + i];
+            if (i) str_add(out, ",");
+            if (object) str_add_json(out, key_of(d, kid));
+            if (object) str_add(out, ":");
+            add_canonical(d, kid, out);
+        }
+        str_add(out, object ? "}" : "]");
     }
 }
 
 colm_status json_canonical(json_value v, char **ret, colm_err *err) {
     str out = {0};
     if (!v.doc) return err_set(err, COLM_E_INPUT, "a value is missing");
-    add_canonical(v, &out);
+    add_canonical(v.doc, v.node, &out);
     if (out.failed) {
         str_done(&out);
         return err_nomem(err, node_of(v)->len, v.doc->name);

@@ -429,6 +429,7 @@ static void many_keys(void) {
     for (int i = 0; i < 20000; i++)
         n += (size_t)snprintf(text + n, cap - n, "%s\"k%d\":%d", i ? "," : "", i * 7919 % 20000, i);
     n += (size_t)snprintf(text + n, cap - n, "}");
+    json_close(&doc);
     if (CHECK_OK(json_open_text("exp.json", text, n, &doc, &err), err)) {
         for (int i = 0; i < 20000; i++) {
             uint64_t v = 0;

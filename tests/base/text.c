@@ -203,7 +203,7 @@ static void doubles_ignore_the_locale(void) {
         return;
     }
     CHECK_STR(double_text(1.5), "1.5");
-    CHECK_STR(double_text(1e-300 / 3), "3.3333333333333333e-301");
+    CHECK_STR(double_text(0.1 + 0.2), "0.30000000000000004");
     setlocale(LC_NUMERIC, "C");
 }
 

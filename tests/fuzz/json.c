@@ -10,8 +10,7 @@
 #define SECONDS 5
 
 static const char *const seeds[] = {
-    "{\"name\":\"grow\",\"seed\":9007199254740993,\"arms\":{\"expand\":{\"stages\":[{\"grow\":{\"add\":[64,128]"
-    "},\"lr\":1e-3},{}]}}}",
+    "{\"seed\":9007199254740993,\"a\":{\"stages\":[{\"grow\":{\"add\":[64,128]},\"lr\":1e-3},{}]}}",
     "[null,true,false,-0.5e+10,\"\\u00e9\\ud83d\\ude00\\n\",[[[]]],{\"\":{}},0]",
     "{\n  \"a\" : [ 1 , 2 ],\n  \"\xC3\xA9\" : \"\xF0\x9F\x98\x80\"\r\n}\n",
 };
