@@ -100,6 +100,7 @@ const char *const schema_step[SCHEMA_VERSION] = {
     "  gold INTEGER,"
     "  right INTEGER CHECK (right IN (0, 1)),"
     "  right_norm INTEGER CHECK (right_norm IN (0, 1)),"
+    "  bytes INTEGER,"
     "  sums TEXT NOT NULL,"
     "  PRIMARY KEY (stage, task, scale, item)"
     ") STRICT, WITHOUT ROWID;"

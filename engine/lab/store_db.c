@@ -165,3 +165,35 @@ owner db_owner(sqlite3_stmt *st, int first) {
     snprintf(o.boot, sizeof o.boot, "%s", db_text(st, first + 1));
     return o;
 }
+
+void db_print(print *p, sqlite3_stmt *st, int c) {
+    static const char digit[] = "0123456789abcdef";
+    char buf[PRINT_SHORT];
+    switch (sqlite3_column_type(st, c)) {
+    case SQLITE_INTEGER:
+        print_int(p, sqlite3_column_int64(st, c));
+        return;
+    case SQLITE_FLOAT: {
+        double v = sqlite3_column_double(st, c);
+        print_real_shown(p, v, print_short(v, 6, buf));
+        return;
+    }
+    case SQLITE_TEXT:
+        print_text(p, (const char *)sqlite3_column_text(st, c));
+        return;
+    case SQLITE_BLOB: {
+        const unsigned char *bytes = sqlite3_column_blob(st, c);
+        str hex = {0};
+        str_add(&hex, "");
+        for (int i = 0; i < sqlite3_column_bytes(st, c); i++) {
+            str_addn(&hex, &digit[bytes[i] >> 4], 1);
+            str_addn(&hex, &digit[bytes[i] & 15], 1);
+        }
+        print_text(p, hex.text); // without memory: missing, and the next append to the output fails as well
+        str_done(&hex);
+        return;
+    }
+    default:
+        print_null(p);
+    }
+}

@@ -5,6 +5,7 @@
 #include <sqlite3.h>
 
 #include "engine/lab/owner.h"
+#include "engine/lab/print.h"
 #include "engine/lab/store.h"
 
 struct store {
@@ -41,6 +42,9 @@ COLM_MUST_USE colm_status db_end(store *s, colm_status st, colm_err *err);
 /* Column as text that is never NULL ("" for NULL); valid until the next step. */
 const char *db_text(sqlite3_stmt *st, int column);
 owner db_owner(sqlite3_stmt *st, int first); /* columns host, boot, pid, process_start */
+
+/* A column's value as the next cell: blobs as hex digits, six digits of a real number in tables. */
+void db_print(print *p, sqlite3_stmt *st, int column);
 
 /* The run named by id, "experiment/arm" or "experiment/arm/seed" (newest); COLM_E_INPUT when there is none. */
 COLM_MUST_USE colm_status store_run_find(store *s, const char *which, store_id *ret, colm_err *err);

@@ -138,7 +138,7 @@ static colm_status write_answers(store *s, store_id stage, const store_task_row 
         "INSERT INTO answer (stage, task, scale, item, sums, choice, choice_norm, gold, "
         "right, right_norm) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     static const char documents[] =
-        "INSERT INTO answer (stage, task, scale, item, sums) VALUES (?, ?, ?, ?, ?)";
+        "INSERT INTO answer (stage, task, scale, item, sums, bytes) VALUES (?, ?, ?, ?, ?, ?)";
     bool chosen = strcmp(t->kind, "bits_per_byte") != 0;
     sqlite3_stmt *st = NULL;
     str sums = {0};
@@ -162,7 +162,7 @@ static colm_status write_answers(store *s, store_id stage, const store_task_row 
                          (int64_t)a->choice, (int64_t)a->choice_norm, (int64_t)a->gold, (int)a->right,
                          (int)a->right_norm);
         } else {
-            c = db_again(s, st, err, "itiit", stage, t->task, scale, (int64_t)a->item, sums.text);
+            c = db_again(s, st, err, "itiitu", stage, t->task, scale, (int64_t)a->item, sums.text, a->bytes);
         }
     }
     str_done(&sums);
