@@ -398,6 +398,10 @@ static void unknown_keys_are_named(void) {
     CHECK_STR(err.text, "exp.json:3: model: unknown key \"chain\"; did you mean \"chains\"?");
     CHECK_OK(json_opt_u64(model, "chain", 0, 9, &v, &err), err);
     CHECK_OK(json_finish(model, &err), err);
+    if (!open_text("{\"seed\":1,\"sed\":2}")) return;
+    json_get(json_root(doc), "seed");
+    CHECK(json_finish(json_root(doc), &err) == COLM_E_INPUT);
+    CHECK_STR(err.text, "exp.json:1: unknown key \"sed\"; did you mean \"seed\"?");
     // A key that is there already is not what was meant, if another is near.
     if (!open_text("{\"seed\":1,\"sed\":2}")) return;
     json_get(json_root(doc), "seed");

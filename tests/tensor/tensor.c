@@ -79,6 +79,8 @@ static void nmse_of_nan_fails_every_limit(void) {
         CHECK(isnan(tensor_nmse_f64(good, bad, 3)) && isnan(tensor_nmse_f64(bad, good, 3)) &&
               isnan(tensor_nmse_f64(bad, bad, 3)));
         CHECK(isnan(tensor_nmse_f64(zero, (double[3]){0}, 3)));
+        CHECK(isnan(tensor_nmse_f64((double[3]){0}, zero, 3)));
+        CHECK(isnan(tensor_nmse((double[3]){0}, narrow, 3)));
         CHECK(isnan(tensor_nmse(good, narrow, 3)) && isnan(tensor_nmse(bad, (float[3]){1, 2, 3}, 3)));
         bad[i] = INFINITY;
         CHECK(!(tensor_nmse_f64(good, bad, 3) <= DBL_MAX) && !(tensor_nmse_f64(bad, good, 3) <= DBL_MAX));
