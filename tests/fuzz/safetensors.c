@@ -94,7 +94,7 @@ static void damaged_files(void) {
         bool good = st == COLM_E_INPUT && !s && strncmp(err.text, folder_path, strlen(folder_path)) == 0;
         if (st == COLM_OK) good = contradictions(s, bytes + 8 + header_n, total - 8 - (size_t)header_n) == 0;
         // Rewriting syncs to the disk: a few will do.
-        if (st == COLM_OK && good && taken % 20 == 0 && rewritten < 20) {
+        if (st == COLM_OK && good && taken % 20 == 0 && rewritten < 8) {
             good = survives_rewriting(s);
             rewritten++;
         }
@@ -103,7 +103,7 @@ static void damaged_files(void) {
         safetensors_close(&s);
     }
     printf("# %zu cases: %zu taken, %zu refused, %zu rewritten\n", i, taken, refused, rewritten);
-    CHECK(i > 500 && taken > i / 50 && refused > i / 4 && rewritten > 5);
+    CHECK(i > 100 && taken > i / 50 && refused > i / 4 && rewritten > 0);
 }
 
 int main(void) {
