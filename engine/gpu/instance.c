@@ -107,7 +107,9 @@ static VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlag
     (void)severity, (void)types;
     gpu_watch *watch = user;
     if (++watch->count <= SHOWN)
-        log_line(&watch->log, LOG_WARN, "validation: %s", data->pMessage ? data->pMessage : "(no text)");
+        log_line(&watch->log, LOG_WARN, "validation: %s: %s",
+                 data->pMessageIdName ? data->pMessageIdName : "unnamed",
+                 data->pMessage ? data->pMessage : "no text");
     if (watch->count == SHOWN) log_line(&watch->log, LOG_WARN, "validation: more messages are only counted");
     return VK_FALSE;
 }
@@ -147,7 +149,7 @@ colm_status gpu_instance_open(bool validate, gpu_watch *watch, gpu_instance *ret
                        "validation was asked for, but " LAYER " is not installed; install the package "
                        "vulkan-validationlayers or switch validation off");
 
-    const char *extensions[2];
+    const char *extensions[3];
     uint32_t n_extensions = 0;
     VkInstanceCreateFlags flags = 0;
     if (has_extension(NULL, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME)) {
@@ -155,9 +157,21 @@ colm_status gpu_instance_open(bool validate, gpu_watch *watch, gpu_instance *ret
         flags |= VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
     }
     const VkValidationFeatureEnableEXT checks[] = {VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT};
-    const VkValidationFeaturesEXT features = {.sType = VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT,
-                                              .enabledValidationFeatureCount = 1,
-                                              .pEnabledValidationFeatures = checks};
+    VkValidationFeaturesEXT features = {.sType = VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT,
+                                        .enabledValidationFeatureCount = 1,
+                                        .pEnabledValidationFeatures = checks};
+#ifdef VK_EXT_LAYER_SETTINGS_EXTENSION_NAME
+    /* Newer layers look at what shaders access only when asked to. */
+    static const VkBool32 on = VK_TRUE;
+    static const VkLayerSettingEXT settings[] = {
+        {LAYER, "syncval_shader_accesses_heuristic", VK_LAYER_SETTING_TYPE_BOOL32_EXT, 1, &on}};
+    const VkLayerSettingsCreateInfoEXT more = {
+        .sType = VK_STRUCTURE_TYPE_LAYER_SETTINGS_CREATE_INFO_EXT, .settingCount = 1, .pSettings = settings};
+    if (validate && has_extension(LAYER, VK_EXT_LAYER_SETTINGS_EXTENSION_NAME)) {
+        extensions[n_extensions++] = VK_EXT_LAYER_SETTINGS_EXTENSION_NAME;
+        features.pNext = &more;
+    }
+#endif
     const VkDebugUtilsMessengerCreateInfoEXT messenger = {
         .sType = VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT,
         .pNext = &features,
