@@ -73,7 +73,7 @@ void main() {
         if (i < p.T) {
             uint at = o_at(row0 + i, h) / 4u;
             EACH_DIM O[at + d] = o[v][d] / l[v];
-            lse[stat_at(row0 + i, h)] = (m[v] + log2(l[v])) * LN2;
+            lse[stat_at(row0 + i, h)] = log_sum(m[v], l[v]);
         }
     }
 }

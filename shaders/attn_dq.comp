@@ -24,13 +24,13 @@ void main() {
 
     float dq[OWN];
     EACH_OWN dq[n] = 0.0;
-    for (uint k0 = 0u, end = live ? q0 + TILE : 0u; k0 < end; k0 += BLOCK) {
+    for (uint k0 = 0u, end = live ? min(q0 + TILE, p.T) : 0u; k0 < end; k0 += BLOCK) {
         uint from = k_at(row0 + min(k0 + X, p.T - 1u), kv);
         float s = dot_qk(q_at(row, h), from) * (p.scale * LOG2E);
         float u = dot_gv(o_at(row, h), from);
         score[Y][X] = k0 + X <= i ? exp2(s - m) * (u - e) : 0.0;
         barrier();
-        EACH_ROW {
+        if (k0 <= i) EACH_ROW {
             uint at = k_at(row0 + min(k0 + j, p.T - 1u), kv);
             EACH_OWN dq[n] = fma(score[Y][j], K[at + DIM(n)], dq[n]);
         }

@@ -49,6 +49,11 @@ layout(local_size_x = WIDTH) in;
     [[unroll]] for (uint e_ = 0u; e_ < 3u; e_++)                                                                       \
         if (e_ < (k)) name##_v4[i][e_] = (v)[e_];
 
+/* Some drivers' log is good to 1e-6 only, their exp to the last bits: one Newton step on exp(y) = x, for x >= 1. */
+float log_fine(float x) {
+    float y = log(x);
+    return y + (x * exp(-y) - 1.0);
+}
 float sum4(vec4 v) { return (v.x + v.y) + (v.z + v.w); }
 float max4(vec4 v) { return max(max(v.x, v.y), max(v.z, v.w)); }
 

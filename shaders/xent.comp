@@ -55,7 +55,7 @@ void main() {
     vec4 s4 = last ? exp(tail - m) : vec4(0);
     for (uint c = ME; c < whole; c += WIDTH) s4 += exp(LOAD4(L, row + c) - m);
     float at = LOAD4(L, row + goal / 4u)[goal % 4u], s = row_sum(sum4(s4));
-    if (ME == 0u) nll[r] = m + log(s) - at;
+    if (ME == 0u) nll[r] = log_fine(s) + (m - at);
 
 #if GRAD
     float scale = p.weight / s;

@@ -1,0 +1,190 @@
+/* A call on machines: tensors made for it, the call run, and what every element became.
+ *
+ * Tensors start as a NaN of a known pattern; `put` fills what the contract lets a kernel read. So a kernel that
+ * reads elsewhere gives NaN, and one that writes elsewhere breaks the pattern. What the reference leaves at the
+ * pattern must stay so on the device, bit for bit; the rest is compared. */
+#ifndef COLM_TESTS_OPS_SCENE_H
+#define COLM_TESTS_OPS_SCENE_H
+
+#include "engine/base/rng.h"
+#include "engine/tensor/tensor.h"
+#include "tests/ops/device.h"
+
+#define FRAME 64u /* elements before and after a view */
+#define EXACT 0.0
+
+typedef struct {
+    bool whole;     /* uint32 */
+    uint32_t len;   /* of the view */
+    uint32_t *bits; /* len + 2 FRAME elements, float or uint32 */
+} tensor;
+
+typedef struct {
+    ops_call call;
+    tensor t[OPS_MAX_TENSORS];
+    uint32_t n;
+} scene;
+
+static const uint32_t scene_pattern = 0x7FC0BEEFu;
+
+static inline float *floats(const tensor *t) {
+    return (float *)(void *)t->bits + FRAME;
+}
+static inline uint32_t *wholes(const tensor *t) {
+    return t->bits + FRAME;
+}
+
+static inline scene scene_new(ops_id op) {
+    scene s = {.call = {.op = op}};
+    return s;
+}
+
+/* Adds the next tensor, as the operation's table wants it. */
+static inline tensor *scene_tensor(scene *s, size_t len) {
+    tensor *t = &s->t[s->n];
+    t->whole = ops_get(s->call.op)->dtypes[s->n++] == 'u';
+    t->len = (uint32_t)len;
+    t->bits = malloc((len + 2 * FRAME) * sizeof *t->bits);
+    for (size_t i = 0; i < len + 2 * FRAME; i++) t->bits[i] = scene_pattern;
+    return t;
+}
+
+static inline void scene_done(scene *s) {
+    for (uint32_t k = 0; k < s->n; k++) free(s->t[k].bits);
+    s->n = 0;
+}
+
+/* Normal numbers of deviation `scale` in rows x cols at stride ld from column o, zeros in the columns from
+ * `width` on. */
+static inline void put(tensor *t, uint32_t rows, uint32_t cols, uint32_t width, uint32_t ld, uint32_t o,
+                       double scale) {
+    static uint64_t counter;
+    rng_stream r = rng_open(++counter, "scene");
+    for (uint32_t i = 0; i < rows; i++)
+        for (uint32_t c = 0; c < cols; c++)
+            floats(t)[(size_t)i * ld + o + c] =
+                c < width ? (float)(scale * rng_normal(&r, (uint64_t)i * cols + c)) : 0.0f;
+}
+
+/* What tensor k held after a run; doubles on the reference machine only. */
+typedef struct {
+    uint32_t *bits;
+    double *d;
+} outcome;
+
+static inline void outcome_done(outcome o[OPS_MAX_TENSORS]) {
+    for (int k = 0; k < OPS_MAX_TENSORS; k++) {
+        free(o[k].bits);
+        free(o[k].d);
+        o[k] = (outcome){0};
+    }
+}
+
+static inline bool scene_run(ops_machine *m, const scene *s, outcome ret[OPS_MAX_TENSORS]) {
+    colm_err err = {0};
+    ops_buf buf[OPS_MAX_TENSORS] = {0};
+    ops_call call = s->call;
+    ops_list list = {0};
+    bool ok = true;
+    memset(ret, 0, sizeof *ret * OPS_MAX_TENSORS);
+    for (uint32_t k = 0; k < s->n && ok; k++) {
+        const tensor *t = &s->t[k];
+        size_t n = t->len + 2 * FRAME;
+        ok = CHECK_OK(ops_buffer(m, "test", t->whole ? OPS_U32 : OPS_F32, n, &buf[k], &err), err) &&
+             CHECK_OK(ops_write(m, buf[k], 0, t->bits, n, &err), err);
+        call.t[k] = (ops_view){buf[k], FRAME, t->len};
+    }
+    const ops_list *lists[] = {&list};
+    ok = ok && CHECK_OK(ops_add(&list, &call, &err), err) && CHECK_OK(ops_prepare(m, &list, &err), err) &&
+         CHECK_OK(ops_run(m, lists, 1, &err), err);
+    for (uint32_t k = 0; k < s->n && ok; k++) {
+        size_t n = s->t[k].len + 2 * FRAME;
+        const double *d = ops_doubles(m, buf[k]);
+        ret[k].bits = malloc(n * sizeof *ret[k].bits);
+        ok = CHECK_OK(ops_read(m, buf[k], 0, ret[k].bits, n, &err), err);
+        if (d) ret[k].d = memcpy(malloc(n * sizeof *d), d, n * sizeof *d);
+    }
+    ops_unprepare(m, &list);
+    ops_list_done(&list);
+    for (uint32_t k = 0; k < s->n; k++)
+        if (buf[k]) ops_buffer_free(m, &buf[k]);
+    return ok;
+}
+
+static inline bool same_bits(const void *a, const void *b, size_t n) {
+    return memcmp(a, b, n * 4) == 0;
+}
+
+/* Tensor k of the device against the reference: untouched elements to the bit, zeros exactly, the rest within
+ * the limit. */
+static inline bool agrees(const scene *s, uint32_t k, const outcome *ref, const outcome *got, double limit) {
+    size_t n = s->t[k].len + 2 * FRAME, used = 0;
+    if (!ref->d) return CHECK(same_bits(ref->bits, got->bits, n));
+    double *a = malloc(n * sizeof *a);
+    float *b = malloc(n * sizeof *b);
+    bool kept = true, zeros = true;
+    for (size_t i = 0; i < n; i++) {
+        float f;
+        memcpy(&f, &got->bits[i], sizeof f);
+        if (isnan(ref->d[i])) {
+            kept = kept && got->bits[i] == s->t[k].bits[i];
+            continue;
+        }
+        zeros = zeros && (ref->d[i] != 0 || f == 0);
+        a[used] = ref->d[i];
+        b[used++] = f;
+    }
+    double nmse = used ? tensor_nmse(a, b, used) : 0;
+    bool close = nmse <= limit;
+    free(a);
+    free(b);
+    if (getenv("COLM_TEST_SHOW") || !kept || !zeros || !close)
+        printf("# %s tensor %u: nmse %.3g, limit %.3g%s%s\n", ops_get(s->call.op)->name, k, nmse, limit,
+               kept ? "" : ", wrote where it must not", zeros ? "" : ", not zero where it must be");
+    return CHECK(kept) & CHECK(zeros) & CHECK(close);
+}
+
+/* The machines of all tests: reference first, then one per kernel class or NULL. */
+static ops_machine *scene_ref, *scene_gpu[COUNT_OF(test_classes)];
+
+static inline bool machines(void) {
+    colm_err err;
+    if (!have_device()) return false;
+    if (scene_ref) return true;
+    for (size_t c = 0; c < COUNT_OF(test_classes); c++) scene_gpu[c] = machine_of(test_classes[c]);
+    return CHECK_OK(ops_open_ref(&scene_ref, &err), err);
+}
+
+static inline void machines_done(void) {
+    for (size_t c = 0; c < COUNT_OF(test_classes); c++) ops_close(&scene_gpu[c]);
+    ops_close(&scene_ref);
+}
+
+#define EACH_GPU(m)                                                    \
+    for (size_t class_ = 0; class_ < COUNT_OF(test_classes); class_++) \
+        for (ops_machine *m = scene_gpu[class_]; m; m = NULL)
+
+/* Runs the scene everywhere and compares every tensor that the operation writes. limits: of those, in their
+ * order. */
+static inline bool scene_check(scene *s, const char *what, const double *limits) {
+    outcome ref[OPS_MAX_TENSORS], got[OPS_MAX_TENSORS];
+    const char *access = ops_get(s->call.op)->access;
+    bool ok = scene_run(scene_ref, s, ref);
+    if (!ok) return false;
+    EACH_GPU(m) {
+        bool here = scene_run(m, s, got);
+        size_t written = 0;
+        for (uint32_t k = 0; k < s->n && here; k++)
+            if (access[k] != 'r')
+                here &= agrees(s, k, &ref[k], &got[k], limits[written++]);
+            else
+                here &= CHECK(same_bits(s->t[k].bits, got[k].bits, s->t[k].len + 2 * FRAME));
+        if (!here) printf("# %s, %s, class %s\n", ops_get(s->call.op)->name, what, test_classes[class_]);
+        outcome_done(got);
+        ok &= here;
+    }
+    outcome_done(ref);
+    return ok;
+}
+
+#endif
