@@ -7,7 +7,7 @@ colm_status bits_build(const eval_task_params *p, task_builder *b, colm_err *err
     size_t n_docs = corpus_heldout_docs(p->corpus);
     if (p->items && n_docs > p->items) n_docs = p->items;
     for (size_t i = 0; i < n_docs && left; i++) {
-        text doc;
+        span doc;
         doc.bytes = corpus_heldout_doc(p->corpus, i, &doc.n);
         if (doc.n > left) {
             size_t n = (size_t)left;

@@ -7,12 +7,12 @@
 
 enum { CHOICES_MAX = 1024 };
 
-static text text_of(const char *s) {
-    return (text){s, strlen(s)};
+static span text_of(const char *s) {
+    return (span){s, strlen(s)};
 }
 
 // A text that must hold something.
-static colm_status read_text(json_value v, text *ret, colm_err *err) {
+static colm_status read_text(json_value v, span *ret, colm_err *err) {
     const char *s = NULL;
     colm_status st = json_read_string(v, &s, err);
     if (!st && !s[0]) st = json_fail(v, err, "is empty");
@@ -26,7 +26,7 @@ static colm_status add_line(json_value line, task_builder *b, str *continuation,
     json_value list, shared, gold_at;
     uint64_t gold = 0;
     const char *s = NULL;
-    text common = {0};
+    span common = {0};
     colm_status st = json_read_object(line, err);
     if (st) return st;
     const bool contexts = json_has(line, "contexts");
@@ -40,15 +40,15 @@ static colm_status add_line(json_value line, task_builder *b, str *continuation,
     if (!contexts) common = text_of(s); // a query may be empty
     st = task_add_item(b, (uint32_t)json_count(list), (uint32_t)gold, err);
     for (size_t i = 0; i < json_count(list) && !st; i++) {
-        text own;
+        span own;
         st = read_text(json_item(list, i), &own, err);
         if (st) return st;
-        const text context = contexts ? own : common, bare = contexts ? common : own;
+        const span context = contexts ? own : common, bare = contexts ? common : own;
         continuation->len = 0;
         str_add(continuation, " ");
         str_addn(continuation, bare.bytes, bare.n);
         if (continuation->failed) return err_nomem(err, bare.n, "a choice");
-        st = task_add_choice(b, context, (text){continuation->text, continuation->len}, bare, err);
+        st = task_add_choice(b, context, (span){continuation->text, continuation->len}, bare, err);
     }
     return st;
 }
@@ -63,7 +63,7 @@ colm_status choice_build(const eval_task_params *p, task_builder *b, colm_err *e
         const char *end = memchr(bytes + at, '\n', n - at);
         len = end ? (size_t)(end - bytes) - at : n - at;
         line++;
-        if (text_trailing_space((text){bytes + at, len}) == len) continue;
+        if (text_trailing_space((span){bytes + at, len}) == len) continue;
         if (p->items && b->task->n_items == p->items) break;
         json_doc *doc = NULL;
         name.len = 0;

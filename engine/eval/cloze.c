@@ -8,12 +8,12 @@
 
 enum { ITEMS = 200, SENTENCES = 3, CHOICES = 4, CHOICES_MAX = 16, SENTENCES_MAX = 64, TRIES = 1024 };
 
-static text sentence(const sentences *all, size_t i) {
-    return (text){all->bytes.text + all->at[i].begin, all->at[i].n};
+static span sentence(const sentences *all, size_t i) {
+    return (span){all->bytes.text + all->at[i].begin, all->at[i].n};
 }
 
 static bool same(const sentences *all, size_t i, size_t k) {
-    text a = sentence(all, i), b = sentence(all, k);
+    span a = sentence(all, i), b = sentence(all, k);
     return all->at[i].hash == all->at[k].hash && a.n == b.n && memcmp(a.bytes, b.bytes, a.n) == 0;
 }
 
@@ -67,20 +67,20 @@ static colm_status add_draft(const sentences *all, const draft *d, task_builder 
                              colm_err *err) {
     query->len = 0;
     for (size_t i = 0; i < d->k; i++) {
-        text t = sentence(all, d->first + i);
+        span t = sentence(all, d->first + i);
         if (i) str_add(query, " ");
         str_addn(query, t.bytes, t.n);
     }
     if (query->failed) return err_nomem(err, query->len, "a context");
     colm_status s = task_add_item(b, d->n_choices, d->gold, err);
     for (uint32_t c = 0; c < d->n_choices && !s; c++) {
-        text bare = sentence(all, d->choice[c]);
+        span bare = sentence(all, d->choice[c]);
         choice->len = 0;
         str_add(choice, " ");
         str_addn(choice, bare.bytes, bare.n);
         s = choice->failed ? err_nomem(err, bare.n, "a choice")
-                           : task_add_choice(b, (text){query->text, query->len},
-                                             (text){choice->text, choice->len}, bare, err);
+                           : task_add_choice(b, (span){query->text, query->len},
+                                             (span){choice->text, choice->len}, bare, err);
     }
     return s;
 }
@@ -99,7 +99,7 @@ colm_status cloze_build(const eval_task_params *p, task_builder *b, colm_err *er
     sentences all = {0};
     colm_status s = COLM_OK;
     for (size_t i = 0; i < corpus_heldout_docs(p->corpus) && !s; i++) {
-        text doc;
+        span doc;
         doc.bytes = corpus_heldout_doc(p->corpus, i, &doc.n);
         s = sentences_add(&all, doc, i, err);
     }

@@ -21,7 +21,7 @@ typedef struct {
 /* Appends the sentences of a document that are between SENTENCE_MIN and SENTENCE_MAX long and hold a letter;
  * one that is left out ends a run. A sentence ends at . ! ? and closing quotes before white space, unless a
  * small letter follows or the stop ends a short capitalised word (Mr. Mrs. J.); and at a blank line. */
-COLM_MUST_USE colm_status sentences_add(sentences *s, text doc, size_t doc_number, colm_err *err);
+COLM_MUST_USE colm_status sentences_add(sentences *s, span doc, size_t doc_number, colm_err *err);
 void sentences_done(sentences *s);
 
 #endif

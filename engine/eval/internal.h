@@ -10,10 +10,10 @@
 typedef struct {
     const char *bytes; /* not NUL-terminated */
     size_t n;
-} text;
+} span;
 
-size_t text_trailing_space(text t); /* bytes of white space (of Unicode) at the end */
-size_t text_chars(text t);          /* Unicode code points; a byte that is no UTF-8 counts as one */
+size_t text_trailing_space(span t); /* bytes of white space (of Unicode) at the end */
+size_t text_chars(span t);          /* Unicode code points; a byte that is no UTF-8 counts as one */
 
 /* One choice or document: tokens token .. token+n_context+n_cont-1 of the task's pool. */
 typedef struct {
@@ -46,9 +46,9 @@ typedef struct {
 /* Begins an item; its n_choices requests follow. */
 COLM_MUST_USE colm_status task_add_item(task_builder *b, uint32_t n_choices, uint32_t gold, colm_err *err);
 /* continuation follows context in the text; `bare` is what acc_norm divides by. */
-COLM_MUST_USE colm_status task_add_choice(task_builder *b, text context, text continuation, text bare,
+COLM_MUST_USE colm_status task_add_choice(task_builder *b, span context, span continuation, span bare,
                                           colm_err *err);
-COLM_MUST_USE colm_status task_add_document(task_builder *b, text document, colm_err *err);
+COLM_MUST_USE colm_status task_add_document(task_builder *b, span document, colm_err *err);
 
 COLM_MUST_USE colm_status choice_build(const eval_task_params *p, task_builder *b, colm_err *err);
 COLM_MUST_USE colm_status cloze_build(const eval_task_params *p, task_builder *b, colm_err *err);

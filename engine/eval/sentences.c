@@ -21,7 +21,7 @@ static bool is_stop(char c) {
 }
 
 // Length of the closing quote or bracket, or further stop, at the position; 0 when there is none.
-static size_t closing(text t, size_t at) {
+static size_t closing(span t, size_t at) {
     static const char *const marks[] = {
         ".", "!", "?", "\"", "'", ")", "]", "\xE2\x80\x99", "\xE2\x80\x9D", "\xC2\xBB"};
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
@@ -32,20 +32,20 @@ static size_t closing(text t, size_t at) {
 }
 
 // Whether the stop at the position ends a short capitalised word, as in "Mr." or "J.".
-static bool is_abbreviation(text t, size_t begin, size_t at) {
+static bool is_abbreviation(span t, size_t begin, size_t at) {
     size_t word = at;
     while (word > begin && is_letter(t.bytes[word - 1])) word--;
     return t.bytes[at] == '.' && at > word && at - word <= 3 && is_upper(t.bytes[word]);
 }
 
 // Behind the stop at the position and all stops, quotes and brackets that follow it at once.
-static size_t behind_stop(text t, size_t at) {
+static size_t behind_stop(span t, size_t at) {
     for (size_t n = 1; n; n = at < t.n ? closing(t, at) : 0) at += n;
     return at;
 }
 
 // Whether a sentence that began at `begin`, with its stop at `at`, ends before `end`.
-static bool is_end(text t, size_t begin, size_t at, size_t end) {
+static bool is_end(span t, size_t begin, size_t at, size_t end) {
     if (end < t.n && !is_space(t.bytes[end])) return false;
     if (is_abbreviation(t, begin, at)) return false;
     while (end < t.n && is_space(t.bytes[end])) end++;
@@ -53,14 +53,14 @@ static bool is_end(text t, size_t begin, size_t at, size_t end) {
 }
 
 // Whether a blank line begins with the line end at the position.
-static bool is_blank_line(text t, size_t at) {
+static bool is_blank_line(span t, size_t at) {
     if (t.bytes[at] != '\n') return false;
     do at++;
     while (at < t.n && t.bytes[at] != '\n' && is_space(t.bytes[at]));
     return at < t.n && t.bytes[at] == '\n';
 }
 
-static colm_status push(sentences *s, text t, size_t doc, colm_err *err) {
+static colm_status push(sentences *s, span t, size_t doc, colm_err *err) {
     const size_t begin = s->bytes.len;
     bool letter = false;
     for (size_t i = 0; i < t.n; i++) {
@@ -75,7 +75,7 @@ static colm_status push(sentences *s, text t, size_t doc, colm_err *err) {
     if (s->bytes.failed) return err_nomem(err, t.n, "sentences");
     const size_t n = s->bytes.len - begin;
     if (n == 0) return COLM_OK; // nothing stood there, so nothing is left out
-    const text clean = {s->bytes.text + begin, n};
+    const span clean = {s->bytes.text + begin, n};
     const size_t chars = text_chars(clean);
     if (!letter || chars < SENTENCE_MIN || chars > SENTENCE_MAX) {
         s->bytes.len = begin;
@@ -93,18 +93,18 @@ static colm_status push(sentences *s, text t, size_t doc, colm_err *err) {
     return COLM_OK;
 }
 
-colm_status sentences_add(sentences *s, text doc, size_t doc_number, colm_err *err) {
+colm_status sentences_add(sentences *s, span doc, size_t doc_number, colm_err *err) {
     size_t begin = 0;
     s->runs++;
     for (size_t at = 0, next; at < doc.n; at = next) {
         const bool stop = is_stop(doc.bytes[at]);
         next = stop ? behind_stop(doc, at) : at + 1;
         if (stop ? !is_end(doc, begin, at, next) : !is_blank_line(doc, at)) continue;
-        colm_status st = push(s, (text){doc.bytes + begin, next - begin}, doc_number, err);
+        colm_status st = push(s, (span){doc.bytes + begin, next - begin}, doc_number, err);
         if (st) return st;
         begin = next;
     }
-    return push(s, (text){doc.bytes + begin, doc.n - begin}, doc_number, err);
+    return push(s, (span){doc.bytes + begin, doc.n - begin}, doc_number, err);
 }
 
 void sentences_done(sentences *s) {

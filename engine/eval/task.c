@@ -17,7 +17,7 @@ static const kind_row kinds[] = {
     [EVAL_BITS_PER_BYTE] = {"bits_per_byte", 1, bits_build},
 };
 
-static void hash_piece(hash_state *h, text t) {
+static void hash_piece(hash_state *h, span t) {
     uint64_t n = t.n;
     hash_add(h, &n, sizeof n);
     hash_add(h, t.bytes, t.n);
@@ -55,7 +55,7 @@ static colm_status check_length(size_t tokens, colm_err *err) {
 }
 
 // Number of tokens of a text alone; the pool stays as it was.
-static colm_status count_tokens(task_builder *b, text t, size_t *ret, colm_err *err) {
+static colm_status count_tokens(task_builder *b, span t, size_t *ret, colm_err *err) {
     token_list *pool = &b->task->tokens;
     const size_t before = pool->n;
     colm_status s = tokenizer_encode(b->tok, t.bytes, t.n, pool, err);
@@ -64,10 +64,10 @@ static colm_status count_tokens(task_builder *b, text t, size_t *ret, colm_err *
     return s;
 }
 
-colm_status task_add_choice(task_builder *b, text context, text continuation, text bare, colm_err *err) {
+colm_status task_add_choice(task_builder *b, span context, span continuation, span bare, colm_err *err) {
     token_list *pool = &b->task->tokens;
     const uint32_t prefix = tokenizer_eos(b->tok);
-    const text head = {context.bytes, context.n - text_trailing_space(context)};
+    const span head = {context.bytes, context.n - text_trailing_space(context)};
     size_t n_head = 0;
     hash_piece(b->hash, context);
     hash_piece(b->hash, continuation);
@@ -101,7 +101,7 @@ colm_status task_add_choice(task_builder *b, text context, text continuation, te
                        err);
 }
 
-colm_status task_add_document(task_builder *b, text document, colm_err *err) {
+colm_status task_add_document(task_builder *b, span document, colm_err *err) {
     token_list *pool = &b->task->tokens;
     hash_piece(b->hash, document);
     colm_status s = token_list_add(pool, tokenizer_eos(b->tok), err);

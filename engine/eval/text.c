@@ -18,7 +18,7 @@ static uint32_t code_point(const char *bytes, size_t len) {
     return c;
 }
 
-size_t text_trailing_space(text t) {
+size_t text_trailing_space(span t) {
     size_t end = t.n;
     while (end) {
         size_t at = end - 1;
@@ -30,7 +30,7 @@ size_t text_trailing_space(text t) {
     return t.n - end;
 }
 
-size_t text_chars(text t) {
+size_t text_chars(span t) {
     size_t chars = 0;
     for (size_t at = 0; at < t.n; chars++) {
         size_t len = str_utf8(t.bytes + at, t.n - at);
