@@ -1,7 +1,8 @@
 /* colm: grow language models by chains, on any Vulkan device. The only public header of libcolm.
  *
- * Tiers: describe an experiment (colm_spec), see what it would cost (colm_plan), run it (colm_run), read what was
- * measured (colm_db). Objects are opaque; destructors accept NULL. Nothing here prints, exits or touches errno. */
+ * Tiers: describe an experiment (colm_spec), see what it would cost (colm_plan), run it (colm_run), read what
+ * was measured (colm_db). Objects are opaque; destructors accept NULL. Nothing here prints, exits or touches
+ * errno. */
 #ifndef COLM_H
 #define COLM_H
 
@@ -32,6 +33,65 @@ typedef struct {
     colm_status code;
     char text[1024];
 } colm_err;
+
+/* Text handed back to the caller: NUL-terminated, free with colm_text_free. */
+void colm_text_free(char **text);
+const char *colm_version(void);
+/* "input error", "device lost", ... for a status. */
+const char *colm_status_text(colm_status s);
+
+/* Output shapes of everything that is read: aligned tables for people, JSON and CSV for programs. */
+typedef enum { COLM_TABLE, COLM_JSON, COLM_CSV } colm_format;
+
+/* Which device computes and how. Zero means default throughout. */
+typedef struct {
+    const char *
+        device; /* NULL: the first usable Vulkan device (CPU types last). An index, a UUID or part of a name, as
+                   `colm devices` lists them; "reference": double precision on the CPU, slow, needs no Vulkan */
+    const char *kernels;   /* NULL or "auto": the best class that fits; "cpu" or "portable" forces one */
+    bool validate;         /* Khronos validation layer; its messages fail the run */
+    bool sync;             /* wait after every dispatch: finds faults, changes no result */
+    uint64_t submit_flops; /* most work per submission; 0: by device type */
+} colm_device_params;
+
+/* The Vulkan devices of this machine. */
+colm_status colm_devices(colm_format f, char **ret_text, colm_err *err);
+
+/* Reads and checks an experiment file without opening data, devices or databases. *ret_text says what is in it.
+ */
+colm_status colm_validate(const char *path, char **ret_text, colm_err *err);
+/* What every stage of every arm would do and take: parameters total and trained, tokens, steps, FLOPs, device
+ * memory. No data, device or database is opened. */
+colm_status colm_plan(const char *path, colm_format f, char **ret_text, colm_err *err);
+
+typedef enum { COLM_EVENT_LINE, COLM_EVENT_WARNING, COLM_EVENT_PROGRESS } colm_event_kind;
+/* What a run reports. `text` is one finished line (LINE, WARNING) or the state of the current stage (PROGRESS:
+ * meant to replace the previous one on a terminal; `done` of `total`). Valid during the call. */
+typedef struct {
+    colm_event_kind kind;
+    const char *text;
+    uint64_t done, total;
+} colm_event;
+
+typedef struct {
+    const char *path; /* the experiment file */
+    const char *db;   /* NULL: $COLM_DB, else results/colm.db */
+    colm_device_params device;
+    bool fresh;                                     /* run finished stages again */
+    void (*event)(void *user, const colm_event *e); /* may be NULL */
+    bool (*stop)(void *user); /* polled between steps; true ends the run as interrupted. May be NULL */
+    void *user;
+} colm_run_params;
+/* Runs every arm for every seed; finished stages are skipped. One arm's failure fails those that start from it
+ * and the call, but not the others. Checkpoints and token files lie beside the database in "<db>.files/". */
+colm_status colm_run(const colm_run_params *p, colm_err *err);
+
+/* Reading results; db as above. See results/README.md for what the columns mean. */
+colm_status colm_runs(const char *db, colm_format f, char **ret_text, colm_err *err);
+colm_status colm_show(const char *db, const char *run, colm_format f, char **ret_text, colm_err *err);
+colm_status colm_compare(const char *db, const char *const *which, size_t n, colm_format f, char **ret_text,
+                         colm_err *err);
+colm_status colm_query(const char *db, const char *sql, colm_format f, char **ret_text, colm_err *err);
 
 #ifdef __cplusplus
 }

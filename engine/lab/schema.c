@@ -56,8 +56,10 @@ const char *const schema_step[SCHEMA_VERSION] = {
     "  checkpoint TEXT,"
     "  checkpoint_digest TEXT,"
     "  certificate TEXT,"
+    "  copied_from INTEGER REFERENCES stage(id) ON DELETE SET NULL,"
     "  UNIQUE (run, place)"
     ") STRICT;"
+    "CREATE INDEX stage_digest ON stage (digest);"
 
     "CREATE TABLE metric ("
     "  stage INTEGER NOT NULL REFERENCES stage(id) ON DELETE CASCADE,"
@@ -137,5 +139,5 @@ const char schema_honest[] =
     "      THEN (SELECT CASE WHEN r.status = 'running' THEN 'running' ELSE 'interrupted' END"
     "        FROM temp.run r WHERE r.id = g.run)"
     "      ELSE status END AS status,"
-    "    reason, started, ended, tokens, flops, seconds, memory, checkpoint, checkpoint_digest, certificate"
+    "    reason, started, ended, tokens, flops, seconds, memory, checkpoint, checkpoint_digest, certificate, copied_from"
     "  FROM main.stage g;";

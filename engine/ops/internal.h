@@ -88,7 +88,8 @@ struct ops_machine {
     char purpose[OPS_MAX_PURPOSES][32];
     uint64_t purpose_bytes[OPS_MAX_PURPOSES];
     size_t n_purposes;
-    void *own; /* the machine kind's state */
+    void *own;         /* the machine kind's state */
+    gpu_device *owned; /* closed with the machine; NULL when the device is the caller's */
 };
 
 /* A machine with its table entry and name filled in; NULL on lack of memory. */

@@ -20,6 +20,7 @@ void ops_close(ops_machine **pm) {
     for (size_t i = 0; i < m->n_slots; i++)
         if (m->slot[i].live) m->vt->buffer_free(m, &m->slot[i]);
     if (m->vt->close) m->vt->close(m);
+    gpu_close(&m->owned);
     free(m->slot);
     free(m);
     *pm = NULL;

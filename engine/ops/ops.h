@@ -151,6 +151,18 @@ COLM_MUST_USE colm_status ops_open_plan(ops_machine **ret, colm_err *err);
 /* The device stays the caller's and must outlive the machine. */
 COLM_MUST_USE colm_status ops_open_gpu(gpu_device *d, const ops_machine_params *p, ops_machine **ret,
                                        colm_err *err);
+
+/* A machine by the device's name: "reference", or what gpu_params.device takes; the machine owns the device it
+ * opens. */
+typedef struct {
+    const char *device, *kernels;
+    bool validate, sync;
+    uint64_t submit_flops;
+    const log_sink *log;
+} ops_open_params;
+COLM_MUST_USE colm_status ops_open(const ops_open_params *p, ops_machine **ret, colm_err *err);
+/* Messages of the validation layer so far; 0 for machines without one. */
+unsigned ops_validation_messages(const ops_machine *m);
 void ops_close(ops_machine **m);
 /* "reference", "plan", or the kernel class in use with the device, for records: "cpu llvmpipe ...". */
 const char *ops_machine_name(const ops_machine *m);

@@ -1,0 +1,323 @@
+/* colm on the command line: arguments, terminal, exit codes. All work is behind engine/colm.h. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/colm.h"
+
+/* Everything an option can set. */
+typedef struct {
+    const char *db, *device, *kernels, *submit;
+    bool json, csv, fresh, sync, validate, help;
+    const char *word[64]; /* what is not an option */
+    size_t n_words;
+} args;
+
+typedef struct {
+    const char *name, *value; /* value: what it takes, NULL for a flag */
+    size_t off;
+    const char *help;
+} option;
+#define OFF(field) offsetof(args, field)
+static const option opt_db = {"--db", "FILE", OFF(db), "results database; else $COLM_DB, else results/colm.db"};
+static const option opt_json = {"--json", NULL, OFF(json), "for programs: JSON with every digit"};
+static const option opt_csv = {"--csv", NULL, OFF(csv), "for programs: CSV with every digit"};
+static const option opt_device = {
+    "--device", "NAME", OFF(device),
+    "index, UUID or part of the name of `colm devices`; or \"reference\" (double, slow)"};
+static const option opt_kernels = {"--kernels", "CLASS", OFF(kernels), "auto (default), cpu or portable"};
+static const option opt_fresh = {"--fresh", NULL, OFF(fresh), "run finished stages again"};
+static const option opt_sync = {"--sync", NULL, OFF(sync), "wait after every dispatch; to find faults"};
+static const option opt_validate = {"--validate", NULL, OFF(validate),
+                                    "with the Khronos validation layer; its messages fail the run"};
+static const option opt_submit = {"--submit-gflop", "N", OFF(submit),
+                                  "most work per submission, in GFLOP; changes no result"};
+
+typedef colm_status (*action)(const args *a, colm_err *err);
+static colm_status do_run(const args *a, colm_err *err);
+static colm_status do_validate(const args *a, colm_err *err);
+static colm_status do_plan(const args *a, colm_err *err);
+static colm_status do_devices(const args *a, colm_err *err);
+static colm_status do_runs(const args *a, colm_err *err);
+static colm_status do_show(const args *a, colm_err *err);
+static colm_status do_compare(const args *a, colm_err *err);
+static colm_status do_query(const args *a, colm_err *err);
+
+typedef struct {
+    const char *name, *words;
+    size_t min, max; /* words it takes */
+    action run;
+    const char *brief, *detail;
+    const option *options[10];
+} command;
+static const command commands[] = {
+    {"run",
+     "EXPERIMENT.json",
+     1,
+     1,
+     do_run,
+     "run every arm and seed; finished stages are skipped",
+     "Trains, grows and evaluates as the file says (experiments/README.md) and writes every number to the "
+     "database. A run that was\n"
+     "killed is taken up at its last finished stage. Ctrl-C stops after the current step.",
+     {&opt_db, &opt_device, &opt_kernels, &opt_fresh, &opt_validate, &opt_sync, &opt_submit}},
+    {"validate",
+     "EXPERIMENT.json",
+     1,
+     1,
+     do_validate,
+     "check an experiment file and open nothing else",
+     "Unknown keys, wrong types and impossible numbers are named with file, line and path.",
+     {NULL}},
+    {"plan",
+     "EXPERIMENT.json",
+     1,
+     1,
+     do_plan,
+     "show what each stage would do, cost and take",
+     "Parameters total and trained, tokens, steps, floating-point operations (multiply-add = 2) and bytes of "
+     "device memory.",
+     {&opt_json, &opt_csv}},
+    {"devices",
+     "",
+     0,
+     0,
+     do_devices,
+     "list the Vulkan devices",
+     "The first usable one is the default; CPU types stand last.",
+     {&opt_json, &opt_csv}},
+    {"compare",
+     "EXPERIMENT | RUN...",
+     1,
+     60,
+     do_compare,
+     "compare the arms of an experiment, or runs",
+     "Per arm and scale: scores with standard errors, forgetting, retention, cost. A run is its number, or "
+     "EXPERIMENT/ARM[/SEED].\n"
+     "results/README.md says how each number is computed.",
+     {&opt_db, &opt_json, &opt_csv}},
+    {"runs", "", 0, 0, do_runs, "list the runs in the database", "", {&opt_db, &opt_json, &opt_csv}},
+    {"show",
+     "RUN",
+     1,
+     1,
+     do_show,
+     "show one run: stages, last metrics, scores",
+     "RUN is its number, or EXPERIMENT/ARM[/SEED].",
+     {&opt_db, &opt_json, &opt_csv}},
+    {"query",
+     "SQL",
+     1,
+     1,
+     do_query,
+     "ask the database, read-only",
+     "For example: colm query \"SELECT arm, task, scale, value FROM result WHERE experiment = 'quickstart'\"",
+     {&opt_db, &opt_json, &opt_csv}},
+};
+#define N_COMMANDS (sizeof commands / sizeof *commands)
+
+static void help_all(FILE *f) {
+    fprintf(f,
+            "colm %s: grow language models by chains, on any Vulkan device\n\nusage: colm COMMAND [WORDS] "
+            "[OPTIONS]\n\n",
+            colm_version());
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        fprintf(f, "  %-10s %-20s %s\n", commands[i].name, commands[i].words, commands[i].brief);
+    fprintf(f, "\n`colm COMMAND --help` tells more. To start: sh experiments/quickstart.sh\n");
+}
+
+static void help_one(const command *c) {
+    printf("usage: colm %s %s [OPTIONS]\n\n%s.\n%s%s", c->name, c->words, c->brief, c->detail,
+           *c->detail ? "\n" : "");
+    for (size_t i = 0; c->options[i]; i++) {
+        char left[64];
+        snprintf(left, sizeof left, "%s %s", c->options[i]->name,
+                 c->options[i]->value ? c->options[i]->value : "");
+        printf("%s  %-20s %s\n", i ? "" : "\n", left, c->options[i]->help);
+    }
+}
+
+static int usage(const char *what, const char *word, const char *command_name) {
+    fprintf(stderr, "colm: %s%s; `colm %s%s--help` tells what there is\n", what, word, command_name,
+            *command_name ? " " : "");
+    return COLM_E_USAGE;
+}
+
+/* Reads the words after the command. Options may stand anywhere, as --name value or --name=value; "--" ends
+ * them. */
+static int parse(const command *c, int argc, char **argv, args *a) {
+    bool only_words = false;
+    for (int i = 0; i < argc; i++) {
+        const char *arg = argv[i];
+        if (only_words || arg[0] != '-' || !arg[1]) {
+            if (a->n_words == sizeof a->word / sizeof *a->word)
+                return usage("too many words from ", arg, c->name);
+            a->word[a->n_words++] = arg;
+            continue;
+        }
+        if (strcmp(arg, "--") == 0) {
+            only_words = true;
+            continue;
+        }
+        if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) {
+            a->help = true;
+            continue;
+        }
+        size_t n = strcspn(arg, "=");
+        const option *o = NULL;
+        for (size_t k = 0; c->options[k]; k++)
+            if (strlen(c->options[k]->name) == n && strncmp(arg, c->options[k]->name, n) == 0)
+                o = c->options[k];
+        if (!o) return usage("unknown option ", arg, c->name);
+        if (!o->value) {
+            if (arg[n]) return usage("no value belongs to ", o->name, c->name);
+            *(bool *)((char *)a + o->off) = true;
+            continue;
+        }
+        if (!arg[n] && i + 1 == argc) return usage("a value is missing after ", arg, c->name);
+        *(const char **)((char *)a + o->off) = arg[n] ? arg + n + 1 : argv[++i];
+    }
+    if (a->help) return 0;
+    if (a->n_words < c->min) return usage("missing: ", c->words, c->name);
+    if (a->n_words > c->max) return usage("one word too many: ", a->word[c->max], c->name);
+    if (a->json && a->csv) return usage("--json or --csv, not both", "", c->name);
+    return 0;
+}
+
+static colm_format format(const args *a) {
+    return a->json ? COLM_JSON : a->csv ? COLM_CSV : COLM_TABLE;
+}
+
+static colm_status show(colm_status st, char **text) {
+    if (!st) fputs(*text, stdout);
+    colm_text_free(text);
+    return st;
+}
+
+static colm_status do_validate(const args *a, colm_err *err) {
+    char *text = NULL;
+    return show(colm_validate(a->word[0], &text, err), &text);
+}
+static colm_status do_plan(const args *a, colm_err *err) {
+    char *text = NULL;
+    return show(colm_plan(a->word[0], format(a), &text, err), &text);
+}
+static colm_status do_devices(const args *a, colm_err *err) {
+    char *text = NULL;
+    return show(colm_devices(format(a), &text, err), &text);
+}
+static colm_status do_runs(const args *a, colm_err *err) {
+    char *text = NULL;
+    return show(colm_runs(a->db, format(a), &text, err), &text);
+}
+static colm_status do_show(const args *a, colm_err *err) {
+    char *text = NULL;
+    return show(colm_show(a->db, a->word[0], format(a), &text, err), &text);
+}
+static colm_status do_compare(const args *a, colm_err *err) {
+    char *text = NULL;
+    return show(colm_compare(a->db, a->word, a->n_words, format(a), &text, err), &text);
+}
+static colm_status do_query(const args *a, colm_err *err) {
+    char *text = NULL;
+    return show(colm_query(a->db, a->word[0], format(a), &text, err), &text);
+}
+
+static volatile sig_atomic_t stopping;
+static void on_signal(int sig) {
+    if (stopping++) _exit(128 + sig); /* asked twice: now */
+}
+static bool stop_asked(void *user) {
+    (void)user;
+    return stopping != 0;
+}
+
+/* On a terminal the progress line replaces itself; elsewhere a plain line every ten seconds. */
+typedef struct {
+    bool terminal, open;
+    double last;
+} screen;
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void on_event(void *user, const colm_event *e) {
+    screen *s = user;
+    if (e->kind == COLM_EVENT_PROGRESS) {
+        double now = seconds();
+        if (s->terminal)
+            printf("\r\033[K%s", e->text);
+        else if (now - s->last >= 10)
+            printf("%s\n", e->text);
+        else
+            return;
+        s->open = s->terminal;
+        s->last = now;
+        fflush(stdout);
+        return;
+    }
+    if (s->open) printf("\r\033[K");
+    s->open = false;
+    fflush(stdout);
+    fprintf(e->kind == COLM_EVENT_WARNING ? stderr : stdout, "%s%s\n",
+            e->kind == COLM_EVENT_WARNING ? "colm: " : "", e->text);
+    fflush(stdout);
+}
+
+static colm_status do_run(const args *a, colm_err *err) {
+    screen s = {.terminal = isatty(STDOUT_FILENO), .last = seconds()};
+    struct sigaction act = {.sa_handler = on_signal};
+    char *end = NULL;
+    double gflop = a->submit ? strtod(a->submit, &end) : 0;
+    if (a->submit && (*end || end == a->submit || !(gflop > 0 && gflop < 1e9))) {
+        snprintf(err->text, sizeof err->text, "--submit-gflop %s: not a number above 0", a->submit);
+        return err->code = COLM_E_USAGE;
+    }
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    colm_run_params p = {.path = a->word[0],
+                         .db = a->db,
+                         .device = {a->device, a->kernels, a->validate, a->sync, (uint64_t)(gflop * 1e9)},
+                         .fresh = a->fresh,
+                         .event = on_event,
+                         .stop = stop_asked,
+                         .user = &s};
+    colm_status st = colm_run(&p, err);
+    if (s.open) printf("\n");
+    return st;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        help_all(argc < 2 ? stderr : stdout);
+        return argc < 2 ? COLM_E_USAGE : 0;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("colm %s\n", colm_version());
+        return 0;
+    }
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        const command *c = &commands[i];
+        args a = {0};
+        colm_err err = {0};
+        if (strcmp(argv[1], c->name) != 0) continue;
+        int bad = parse(c, argc - 2, argv + 2, &a);
+        if (bad) return bad;
+        if (a.help) return help_one(c), 0;
+        colm_status st = c->run(&a, &err);
+        if (!st && (fflush(stdout) || ferror(stdout))) {
+            fprintf(stderr, "colm: the output could not be written\n");
+            return COLM_E_IO;
+        }
+        if (st) fprintf(stderr, "colm: %s\n", *err.text ? err.text : colm_status_text(st));
+        return (int)st;
+    }
+    return usage("unknown command ", argv[1], "");
+}
