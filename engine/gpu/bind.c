@@ -7,7 +7,7 @@
 #define SETS_PER_POOL 256u
 
 /* A pool has room for its number of sets however many tensors each has, so only the count can run out. */
-static colm_status new_pool(gpu_device *d, colm_err *err) {
+static colm_status new_pool(gpu_device *d, gpu_pool **ret, colm_err *err) {
     const VkDescriptorPoolSize sizes[] = {
         {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, SETS_PER_POOL * GPU_TENSORS},
         {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, SETS_PER_POOL * GPU_TENSORS}};
@@ -24,7 +24,7 @@ static colm_status new_pool(gpu_device *d, colm_err *err) {
         return gpu_fail(d, r, "vkCreateDescriptorPool", err);
     }
     p->next = d->pools;
-    d->pools = p;
+    *ret = d->pools = p;
     return COLM_OK;
 }
 
@@ -41,12 +41,13 @@ static colm_status allocate(gpu_device *d, gpu_set *s, colm_err *err) {
         if (!r) s->pool = p;
     }
     if (r) {
-        colm_status e = new_pool(d, err);
-        if (e) return e;
-        info.descriptorPool = d->pools->handle;
+        gpu_pool *p = NULL;
+        colm_status e = new_pool(d, &p, err);
+        if (!p) return e;
+        info.descriptorPool = p->handle;
         r = d->vk.vkAllocateDescriptorSets(d->handle, &info, &s->handle);
         if (r) return gpu_fail(d, r, "vkAllocateDescriptorSets", err);
-        s->pool = d->pools;
+        s->pool = p;
     }
     s->pool->used++;
     return COLM_OK;

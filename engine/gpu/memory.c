@@ -141,9 +141,9 @@ static colm_status fill_with_zeros(gpu_buffer *b, colm_err *err) {
         memset(b->map, 0, b->bytes);
         return sync_map(b, 0, b->bytes, true, err);
     }
-    VkCommandBuffer cmd;
+    VkCommandBuffer cmd = VK_NULL_HANDLE;
     colm_status s = gpu_record(b->device, &cmd, err);
-    if (s) return s;
+    if (!cmd) return s;
     b->device->vk.vkCmdFillBuffer(cmd, b->handle, 0, VK_WHOLE_SIZE, 0);
     return gpu_flush(b->device, err);
 }
@@ -162,7 +162,7 @@ colm_status gpu_buffer_create(gpu_device *d, size_t bytes, const char *purpose, 
     s = create(d, size, purpose, VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT,
                map ? mapped : local, map ? sizeof mapped / sizeof *mapped : sizeof local / sizeof *local, map,
                &b, err);
-    if (s) return s;
+    if (!b) return s;
     s = fill_with_zeros(b, err);
     if (s) {
         destroy(b);
@@ -200,14 +200,14 @@ uint64_t gpu_bytes_allocated(const gpu_device *d) {
 static colm_status copy_piece(gpu_buffer *b, uint64_t offset, unsigned char *dst, const unsigned char *src,
                               uint64_t n, colm_err *err) {
     gpu_device *d = b->device;
-    VkCommandBuffer cmd;
+    VkCommandBuffer cmd = VK_NULL_HANDLE;
     colm_status s = COLM_OK;
     if (src) {
         memcpy(d->staging->map, src, n);
         s = sync_map(d->staging, 0, n, true, err);
     }
     if (!s) s = gpu_record(d, &cmd, err);
-    if (s) return s;
+    if (!cmd) return s;
     const VkBufferCopy there = {.srcOffset = 0, .dstOffset = offset, .size = n};
     const VkBufferCopy back = {.srcOffset = offset, .dstOffset = 0, .size = n};
     if (src)
@@ -236,7 +236,7 @@ static colm_status copy(gpu_buffer *b, size_t offset, unsigned char *dst, const 
         memcpy(b->map + offset, src, bytes);
         return sync_map(b, offset, bytes, true, err);
     }
-    if (b->map) {
+    if (b->map && dst) {
         s = sync_map(b, offset, bytes, false, err);
         if (!s) memcpy(dst, b->map + offset, bytes);
         return s;

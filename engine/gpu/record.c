@@ -156,9 +156,9 @@ colm_status gpu_dispatch(gpu_device *d, gpu_kernel *k, gpu_set *s, const void *p
         e = submit(d, err);
         if (e) return e;
     }
-    VkCommandBuffer cmd;
+    VkCommandBuffer cmd = VK_NULL_HANDLE;
     e = gpu_record(d, &cmd, err);
-    if (e) return e;
+    if (!cmd) return e;
     if (d->barrier) {
         memory_barrier(d, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT,
                        VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,

@@ -91,7 +91,7 @@ static void damaged_words_are_survived(void) {
     colm_err err = {0};
     gpu_face face;
     bench_put("face.comp", ADD);
-    if (!CHECK_OK(compile("face.comp", "OP=", false, &words, &n, &err), err)) return;
+    if (!CHECK_OK(compile("face.comp", "OP=", false, &words, &n, &err), err) || !n) return;
     for (size_t cut = 0; cut < n;
          cut++) { /* blocks of just that size, so that a sanitizer sees one word too many */
         bad = mem_alloc(cut, sizeof *bad);
