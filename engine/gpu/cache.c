@@ -28,7 +28,6 @@ static bool digest_of(const char key[HASH_TEXT], const void *words, size_t bytes
 }
 
 bool gpu_cache_load(gpu_device *d, const char key[HASH_TEXT], uint32_t **ret_words, size_t *ret_n) {
-    if (!d->cache_dir) return false;
     char *path = file_of(d, key), *bytes = NULL, digest[HASH_TEXT];
     uint32_t *words = NULL;
     size_t n = 0;
@@ -57,7 +56,6 @@ out:
 }
 
 void gpu_cache_store(gpu_device *d, const char key[HASH_TEXT], const uint32_t *words, size_t n) {
-    if (!d->cache_dir) return;
     char *path = file_of(d, key), *bytes = mem_alloc(HEAD + n * 4, 1), digest[HASH_TEXT];
     colm_err why;
     if (path && bytes && digest_of(key, words, n * 4, digest)) {

@@ -1,7 +1,8 @@
-/* GLSL to SPIR-V through shaderc. The cache key is the preprocessed text: whatever an include or a macro
- * changes, changes it, and comments do not. */
+/* GLSL to SPIR-V through shaderc. The cache key holds the text of the file and of all that it may include, so a
+ * hit never wakes the compiler, whose first call takes a good part of a second. */
 #define _GNU_SOURCE /* dladdr */
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -107,18 +108,59 @@ static colm_status check(shaderc_compilation_result_t r, colm_err *err) {
     return err_set(err, COLM_E_BUG, "%.*s", (int)strcspn(text, "\n"), text);
 }
 
-static bool make_key(const gpu_device *d, const gpu_kernel_params *p, const char *text, size_t n,
-                     char ret[HASH_TEXT]) {
-    hash_state *h = hash_open();
-    if (!h) return false;
-    hash_add_text(h, "colm SPIR-V 1, Vulkan 1.1, SPIR-V 1.3");
-    hash_add_text(h, d->compiler_id);
-    hash_add_text(h, p->optimize ? "optimised" : "as written");
-    hash_add_text(h, p->file);
-    for (size_t i = 0; i < p->n_defines; i++) hash_add_text(h, p->defines[i]);
-    hash_add(h, text, n);
-    hash_close(&h, ret);
-    return true;
+/* What an include line names: its first byte, and its length. 0: the line is no include; SIZE_MAX: one that
+ * cannot be read without a preprocessor. */
+static size_t included(const char *line, const char **ret) {
+    line += strspn(line, " \t");
+    if (*line != '#') return 0;
+    line += 1 + strspn(line + 1, " \t");
+    if (strncmp(line, "include", 7) != 0) return 0;
+    line += 7 + strspn(line + 7, " \t");
+    const size_t n = *line == '"' ? strcspn(line + 1, "\"\n") : 0;
+    *ret = line + 1;
+    return n && line[1 + n] == '"' ? n : SIZE_MAX;
+}
+
+/* Appends a file and, once each, all it names in include lines, taken or not. False: there is no saying what
+ * belongs to it. */
+static bool collect(const gpu_device *d, const char *name, int depth, str *text) {
+    char *source = NULL, mark[256], inner[200];
+    size_t n = 0, len = 0;
+    snprintf(mark, sizeof mark, "\f%s\f", name);
+    if (depth > 16 || strlen(name) > 200) return false;
+    if (text->text && strstr(text->text, mark)) return true;
+    if (read_source(d, name, &source, &n, NULL)) return false;
+    str_add(text, mark);
+    str_add(text, source);
+    bool ok = !text->failed && strlen(source) == n;
+    for (const char *line = source; ok && line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        const char *what = NULL;
+        len = included(line, &what);
+        if (!len) continue;
+        ok = len < sizeof inner;
+        if (!ok) break;
+        memcpy(inner, what, len);
+        inner[len] = 0;
+        ok = collect(d, inner, depth + 1, text);
+    }
+    free(source);
+    return ok;
+}
+
+static bool make_key(const gpu_device *d, const gpu_kernel_params *p, char ret[HASH_TEXT]) {
+    str text = {0};
+    hash_state *h = collect(d, p->file, 0, &text) ? hash_open() : NULL;
+    if (h) {
+        hash_add_text(h, "colm SPIR-V 1, Vulkan 1.1, SPIR-V 1.3");
+        hash_add_text(h, d->compiler_id);
+        hash_add_text(h, p->optimize ? "optimised" : "as written");
+        for (size_t i = 0; i < p->n_defines; i++) hash_add_text(h, p->defines[i]);
+        hash_add_text(h, text.text);
+        hash_close(&h, ret);
+    }
+    str_done(&text);
+    return *ret;
 }
 
 colm_status gpu_compile(gpu_device *d, const gpu_kernel_params *p, uint32_t **ret_words, size_t *ret_n,
@@ -127,30 +169,20 @@ colm_status gpu_compile(gpu_device *d, const gpu_kernel_params *p, uint32_t **re
     size_t n = 0;
     uint32_t *words = NULL;
     shaderc_compile_options_t options = NULL;
-    shaderc_compilation_result_t plain = NULL, spirv = NULL;
+    shaderc_compilation_result_t spirv = NULL;
     const double start = clock_seconds();
     colm_status s = read_source(d, p->file, &source, &n, err);
+    if (!s && !*d->compiler_id) s = identify(d, err);
     if (s) goto out;
-    if (!d->compiler) {
-        s = identify(d, err);
-        if (s) goto out;
-        d->compiler = shaderc_compiler_initialize();
+    const bool may_cache = d->cache_dir && make_key(d, p, key);
+    if (may_cache && gpu_cache_load(d, key, ret_words, ret_n)) {
+        log_line(&d->watch.log, LOG_DEBUG, "%s: taken from the shader cache", p->file);
+        goto out;
     }
+    if (!d->compiler) d->compiler = shaderc_compiler_initialize();
     options = make_options(d, p);
     if (!d->compiler || !options) {
         s = err_nomem(err, 0, "the shader compiler");
-        goto out;
-    }
-    plain = shaderc_compile_into_preprocessed_text(d->compiler, source, n, shaderc_compute_shader, p->file,
-                                                   "main", options);
-    s = check(plain, err);
-    if (s) goto out;
-    if (!make_key(d, p, shaderc_result_get_bytes(plain), shaderc_result_get_length(plain), key)) {
-        s = err_nomem(err, 0, "the digest of a shader");
-        goto out;
-    }
-    if (gpu_cache_load(d, key, ret_words, ret_n)) {
-        log_line(&d->watch.log, LOG_DEBUG, "%s: taken from the shader cache", p->file);
         goto out;
     }
     spirv = shaderc_compile_into_spv(d->compiler, source, n, shaderc_compute_shader, p->file, "main", options);
@@ -164,12 +196,11 @@ colm_status gpu_compile(gpu_device *d, const gpu_kernel_params *p, uint32_t **re
     }
     memcpy(words, shaderc_result_get_bytes(spirv), bytes);
     log_line(&d->watch.log, LOG_DEBUG, "%s: compiled in %.0f ms", p->file, 1e3 * (clock_seconds() - start));
-    gpu_cache_store(d, key, words, bytes / 4);
+    if (may_cache) gpu_cache_store(d, key, words, bytes / 4);
     *ret_words = words;
     *ret_n = bytes / 4;
 out:
     if (spirv) shaderc_result_release(spirv);
-    if (plain) shaderc_result_release(plain);
     if (options) shaderc_compile_options_release(options);
     free(source);
     return s;

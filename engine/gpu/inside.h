@@ -156,7 +156,7 @@ void gpu_check_budget(gpu_found *f, uint32_t api);
 COLM_MUST_USE colm_status gpu_compile(gpu_device *d, const gpu_kernel_params *p, uint32_t **ret_words,
                                       size_t *ret_n, colm_err *err);
 char *gpu_path(const char *dir, const char *name); /* NULL on lack of memory; free() it */
-/* cache.c: a miss and a damaged file are both false. */
+/* cache.c, where there is a cache_dir: a miss and a damaged file are both false. */
 bool gpu_cache_load(gpu_device *d, const char key[HASH_TEXT], uint32_t **ret_words, size_t *ret_n);
 void gpu_cache_store(gpu_device *d, const char key[HASH_TEXT], const uint32_t *words, size_t n);
 

@@ -167,7 +167,24 @@ static void the_cache_knows_what_matters(void) {
     bench_put("abi.glsl",
               "layout(push_constant) uniform P { float scale; uint n; } p;\n"); /* an include changes */
     CHECK(!cached("add.comp", "OP=+1.0", false, NULL, NULL));
-    bench_put("abi.glsl", "/* a remark */" ABI);
+    bench_put("abi.glsl", ABI);
+    CHECK(cached("add.comp", "OP=+1.0", false, &first, &n));
+    bench_put("abi.glsl", "#  include \"deep.glsl\"\n"); /* and what an include includes */
+    bench_put("deep.glsl", ABI);
+    CHECK(!cached("add.comp", "OP=+1.0", false, &first, &n));
+    CHECK(cached("add.comp", "OP=+1.0", false, &first, &n));
+    bench_put("deep.glsl", ABI "const float deeper = 1.0;\n");
+    CHECK(!cached("add.comp", "OP=+1.0", false, NULL, NULL));
+    bench_put("other.glsl", "int x;\n");
+    CHECK(cached("add.comp", "OP=+1.0", false, NULL, NULL));
+    /* What cannot be told without a preprocessor is compiled each time. */
+    bench_put("abi.glsl", "#include <deep.glsl>\n");
+    CHECK(!cached("add.comp", "OP=+1.0", false, NULL, NULL));
+    CHECK(!cached("add.comp", "OP=+1.0", false, NULL, NULL));
+    bench_put("abi.glsl", ABI "#if 0\n#include \"missing.glsl\"\n#endif\n");
+    CHECK(!cached("add.comp", "OP=+1.0", false, NULL, NULL));
+    CHECK(!cached("add.comp", "OP=+1.0", false, NULL, NULL));
+    bench_put("abi.glsl", ABI);
     CHECK(cached("add.comp", "OP=+1.0", false, &first, &n));
     free(first);
 }
