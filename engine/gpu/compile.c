@@ -129,7 +129,7 @@ static bool collect(const gpu_device *d, const char *name, int depth, str *text)
     snprintf(mark, sizeof mark, "\f%s\f", name);
     if (depth > 16 || strlen(name) > 200) return false;
     if (text->text && strstr(text->text, mark)) return true;
-    if (read_source(d, name, &source, &n, NULL)) return false;
+    if (read_source(d, name, &source, &n, NULL) || !source) return false;
     str_add(text, mark);
     str_add(text, source);
     bool ok = !text->failed && strlen(source) == n;

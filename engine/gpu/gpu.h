@@ -83,7 +83,8 @@ COLM_MUST_USE colm_status gpu_read(gpu_buffer *b, size_t offset, void *dst, size
 /* A compute kernel: one GLSL file of the shader folder, compiled with "NAME=value" macros. The interface (which
  * bindings are storage or texel buffers, push-constant bytes, local size) is read from the SPIR-V, not
  * repeated. Convention: descriptor set 0; tensor t is storage buffer binding t (t < 8) and, where the kernel
- * reads it through texels, also uniform samplerBuffer binding 8+t. */
+ * reads it through texels, also uniform samplerBuffer binding 8+t. `#include "x"` names files of the shader
+ * folder. */
 typedef struct {
     const char *file;           /* "linear.comp" */
     const char *const *defines; /* n_defines texts "NAME=value" */
