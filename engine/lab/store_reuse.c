@@ -62,6 +62,9 @@ colm_status store_stage_copy(store *s, const store_stage_row *to, store_id from,
     if (c) return c;
     c = db_run(s, err, "DELETE FROM stage WHERE run = ? AND place >= ?", "ii", to->run, (int64_t)to->index);
     if (!c) c = db_run(s, err, sql[0], "iii", to->run, (int64_t)to->index, from);
+    if (!c && sqlite3_changes(s->db) != 1) {
+        c = err_set(err, COLM_E_BUG, "%s: there is no stage %lld to copy", s->path, (long long)from);
+    }
     store_id id = sqlite3_last_insert_rowid(s->db);
     for (size_t i = 1; i < sizeof sql / sizeof *sql && !c; i++) c = db_run(s, err, sql[i], "ii", id, from);
     return db_end(s, c, err);

@@ -202,6 +202,34 @@ static void scores_and_answers(void) {
     store_close(&s);
 }
 
+static void finished_stages_serve_other_runs(void) {
+    char file[4096], sum[33];
+    store *s = open_new();
+    store_id base = add_run(s, "base", 1, 0), other = add_run(s, "other", 1, 0), found = 0;
+    store_id g = add_stage(s, base, 0, "train", "s0");
+    store_metric_row m = {1, "loss", 2.5};
+    CHECK_OK(store_metrics(s, g, &m, 1, &err), err);
+    CHECK_OK(store_stage_source(s, "s0", &found, file, sum, &err), err);
+    CHECK(found == 0); // still running
+    store_stage_result r = {100, 1e20, 1.5, 0, "runs/a.safetensors", "abc", NULL};
+    CHECK_OK(store_stage_end(s, g, &r, &err), err);
+    CHECK_OK(store_stage_source(s, "s0", &found, file, sum, &err), err);
+    CHECK(found == g);
+    add_stage(s, other, 0, "train", "old");
+    add_stage(s, other, 1, "eval", "older");
+    store_stage_row row = {.run = other, .index = 0};
+    CHECK_OK(store_stage_copy(s, &row, found, &err), err);
+    CHECK_OK(store_stage_find(s, other, "s0", &found, file, sum, &err), err);
+    CHECK(found > g);
+    CHECK_STR(file, "runs/a.safetensors");
+    CHECK_STR(raw("SELECT group_concat(run || digest || tokens || ifnull(copied_from, '-')) FROM stage"),
+              "1s0100-,2s01001");
+    CHECK_STR(raw("SELECT group_concat(stage || name || value) FROM metric"), "1loss2.5,4loss2.5");
+    CHECK(store_stage_copy(s, &row, 99, &err) == COLM_E_BUG);
+    CHECK_STR(raw("SELECT count(*) FROM stage"), "2");
+    store_close(&s);
+}
+
 static void two_first_users(void) {
     fresh();
     pid_t child[4];
@@ -550,6 +578,7 @@ int main(void) {
     TEST(large_seeds);
     TEST(stages_are_found_and_replaced);
     TEST(scores_and_answers);
+    TEST(finished_stages_serve_other_runs);
     TEST(two_first_users);
     TEST(living_and_dead_owners);
     TEST(owners);
