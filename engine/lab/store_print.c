@@ -173,7 +173,7 @@ colm_status store_print_runs(store *s, store_format f, str *out, colm_err *err) 
 static const listing stages_listing = {
     "SELECT place, kind, status, chains, params_total, params_trained, tokens, flops, seconds, memory, id, "
     "digest,"
-    " checkpoint, checkpoint_digest, certificate, spec, started, ended, reason"
+    " checkpoint, checkpoint_digest, certificate, spec, started, ended, copied_from, reason"
     " FROM stage WHERE run = ? ORDER BY place",
     true,
     {
@@ -195,9 +195,10 @@ static const listing stages_listing = {
         {{"spec", ""}, cell_raw},
         {{"started", ""}, db_print},
         {{"ended", ""}, db_print},
+        {{"copied_from", ""}, db_print},
         {{"reason", NULL}, db_print},
     },
-    19,
+    20,
 };
 static const listing metrics_listing = {
     "SELECT g.place, m.name, max(m.step), m.value, m.finite FROM metric m JOIN stage g ON g.id = m.stage"

@@ -5,11 +5,13 @@
 #include <ftw.h>
 #include <unistd.h>
 
+#include "engine/base/file.h"
 #include "engine/base/json.h"
 #include "engine/lab/store.h"
 
 static char folder[] = "compare-test-XXXXXX";
 static char path[256];
+static const char *root = ".";
 static colm_err err;
 
 enum { ITEMS = 4, DOCS = 3 };
@@ -388,6 +390,34 @@ static void many_tasks_stay_narrow(void) {
     store_close(&s);
 }
 
+// The examples of results/README.md run, and give rows.
+static void documented_queries(void) {
+    char *text = NULL;
+    size_t n, count = 0;
+    char file[4096];
+    str out = {0};
+    snprintf(file, sizeof file, "%s/results/README.md", root);
+    if (!CHECK_OK(file_read(file, 0, &text, &n, &err), err)) return;
+    store *s = quick(NULL);
+    for (char *p = text; (p = strstr(p, "```sql\n")); count++) {
+        char *end = strstr(p += 7, "```");
+        if (!CHECK(end != NULL)) break;
+        *end = 0;
+        str_done(&out);
+        CHECK_OK(store_print_query(s, p, STORE_CSV, &out, &err), err);
+        if (count == 0) {
+            CHECK_HAS(out.text, "finetune,cloze_a,1,0.75,0.25,0.5\r\n");
+            CHECK_HAS(out.text, "finetune,bits_a,1,1.58");
+        }
+        if (count == 1) CHECK_HAS(out.text, "quick,expand,1,90000,90000000000,900\r\n");
+        p = end + 1;
+    }
+    CHECK(count == 5);
+    free(text);
+    str_done(&out);
+    store_close(&s);
+}
+
 static int remove_one(const char *name, const struct stat *st, int kind, struct FTW *ftw) {
     (void)st;
     (void)kind;
@@ -395,7 +425,8 @@ static int remove_one(const char *name, const struct stat *st, int kind, struct 
     return remove(name);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc > 1) root = argv[1];
     if (!mkdtemp(folder)) return 1;
     TEST(forgetting_by_hand);
     TEST(retention);
@@ -404,6 +435,7 @@ int main(void) {
     TEST(other_items_are_not_compared);
     TEST(table_and_csv);
     TEST(many_tasks_stay_narrow);
+    TEST(documented_queries);
     nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     return test_end();
 }
