@@ -101,6 +101,7 @@ typedef struct {
     size_t n_tasks;
     const char *notice[16]; /* what a reader must know before believing */
     size_t n_notices;
+    bool lost_notice; /* for lack of memory */
 } comparison;
 
 COLM_MUST_USE colm_status compare_load(store *s, const char *const *which, size_t n, comparison *c,

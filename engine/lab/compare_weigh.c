@@ -333,7 +333,11 @@ COLM_PRINTF(2, 3) static void notice(comparison *c, const char *fmt, ...) {
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     const char *kept = arena_strdup(&c->memory, text);
-    if (kept) c->notice[c->n_notices++] = kept;
+    if (!kept) {
+        c->lost_notice = true;
+        return;
+    }
+    c->notice[c->n_notices++] = kept;
 }
 
 static void take_notice(comparison *c) {
@@ -367,6 +371,7 @@ colm_status compare_weigh(comparison *c, colm_err *err) {
     for (size_t i = 0; i < c->n_arms && !s; i++) s = weigh_cells(c, &c->arm[i], err);
     for (size_t t = 0; t < c->n_tasks && !s; t++) s = mark_best(c, t, err);
     for (size_t i = 0; i < c->n_arms && !s; i++) s = weigh_retention(c, &c->arm[i], err);
-    if (!s) take_notice(c);
-    return s;
+    if (s) return s;
+    take_notice(c);
+    return c->lost_notice ? err_nomem(err, sizeof *c, "a comparison") : COLM_OK;
 }

@@ -258,15 +258,16 @@ colm_status print_close(print **p, colm_err *err) {
 }
 
 // NULL unless the text is one JSON value.
-static const char *valid_json(const char *text) {
+static const char *valid_json(const char *text, bool *io_failed) {
     json_doc *doc = NULL;
-    if (!text || json_open_text("", text, strlen(text), &doc, NULL)) return NULL;
+    colm_status s = text ? json_open_text("", text, strlen(text), &doc, NULL) : COLM_E_INPUT;
+    if (s == COLM_E_MEMORY) *io_failed = true;
     json_close(&doc);
-    return text;
+    return s ? NULL : text;
 }
 
 void print_raw(print *p, const char *json) {
-    json = valid_json(json);
+    json = valid_json(json, &p->failed);
     if (!json || p->format != STORE_JSON) {
         print_text(p, json);
         return;
@@ -288,7 +289,7 @@ void print_key_text(str *out, const char *key, const char *text) {
     }
 }
 void print_key_raw(str *out, const char *key, const char *json) {
-    json = valid_json(json);
+    json = valid_json(json, &out->failed);
     print_key(out, key);
     str_add(out, json ? json : "null");
 }

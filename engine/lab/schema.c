@@ -139,5 +139,6 @@ const char schema_honest[] =
     "      THEN (SELECT CASE WHEN r.status = 'running' THEN 'running' ELSE 'interrupted' END"
     "        FROM temp.run r WHERE r.id = g.run)"
     "      ELSE status END AS status,"
-    "    reason, started, ended, tokens, flops, seconds, memory, checkpoint, checkpoint_digest, certificate, copied_from"
+    "    reason, started, ended, tokens, flops, seconds, memory, checkpoint, checkpoint_digest, certificate,"
+    "    copied_from"
     "  FROM main.stage g;";

@@ -48,14 +48,16 @@ static void sql_lives(sqlite3_context *context, int n, sqlite3_value **v) {
 // systems lack: then the rollback journal serves, and the notice says so. Changing the mode does not wait for
 // locks by itself, so two first users are made to take turns here.
 static colm_status choose_journal(store *s, colm_err *err) {
-    const struct timespec nap = {.tv_nsec = 20 * 1000 * 1000};
+    const struct timespec nap = {.tv_nsec = 20000000L};
     int rc = SQLITE_OK;
     for (int waited = 0; waited < WAIT_MS; waited += 20) {
         sqlite3_stmt *st = NULL;
         char mode[32] = "";
         rc = sqlite3_prepare_v2(s->db, "PRAGMA journal_mode = WAL", -1, &st, NULL);
-        if (!rc && (rc = sqlite3_step(st)) == SQLITE_ROW) snprintf(mode, sizeof mode, "%s", db_text(st, 0));
-        rc = sqlite3_finalize(st);
+        if (!rc) {
+            if (sqlite3_step(st) == SQLITE_ROW) snprintf(mode, sizeof mode, "%s", db_text(st, 0));
+            rc = sqlite3_finalize(st);
+        }
         if ((rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_LOCKED) {
             nanosleep(&nap, NULL);
             continue;

@@ -82,11 +82,12 @@ COLM_MUST_USE colm_status store_stage_find(store *s, store_id run, const char *d
 /* The row of (experiment, arm, seed) without taking it up: *ret 0 when there is none. */
 COLM_MUST_USE colm_status store_run_lookup(store *s, store_id experiment, const char *arm, uint64_t seed,
                                            store_id *ret, bool *ret_finished, colm_err *err);
-/* A finished stage of any run with this digest: as store_stage_find. A file that was edited keeps what did not change. */
+/* A finished stage of any run with this digest: as store_stage_find. A file that was edited keeps what did not
+ * change. */
 COLM_MUST_USE colm_status store_stage_source(store *s, const char *digest, store_id *ret, char path[4096],
                                              char checkpoint_digest[33], colm_err *err);
-/* Gives run to->run a copy of a finished stage with all that it measured, at place to->index; later stages of the run are
- * removed. The copy names its origin in copied_from. */
+/* Gives run to->run a copy of a finished stage with all that it measured, at place to->index; later stages of
+ * the run are removed. The copy names its origin in copied_from. */
 COLM_MUST_USE colm_status store_stage_copy(store *s, const store_stage_row *to, store_id from, colm_err *err);
 /* Begins (or begins again: an unfinished one's metrics, scores and answers are removed first). Later stages of
  * the run with other digests are removed: they described another experiment. */

@@ -7,6 +7,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/json.h"
+#include "engine/base/mem.h"
 #include "engine/lab/store.h"
 
 static char folder[] = "compare-test-XXXXXX";
@@ -390,6 +391,32 @@ static void many_tasks_stay_narrow(void) {
     store_close(&s);
 }
 
+// Whatever allocation fails: an error, no crash, and never a shorter answer.
+static void lack_of_memory(void) {
+    store *s = quick(CERTIFICATE("true"));
+    const char *which[] = {"quick"};
+    str out = {0};
+    for (store_format f = STORE_TABLE; f <= STORE_CSV; f++) {
+        size_t full = 0;
+        CHECK_OK(store_print_compare(s, which, 1, f, &out, &err), err);
+        full = out.len;
+        str_done(&out);
+        for (long left = 0, failures = 0;; left += 1 + left / 16, failures++) {
+            mem_fail_after(left);
+            colm_status c = store_print_compare(s, which, 1, f, &out, &err);
+            mem_fail_after(-1);
+            if (c == COLM_OK) {
+                CHECK(out.len == full && failures > 20);
+                str_done(&out);
+                break;
+            }
+            if (!CHECK(c == COLM_E_MEMORY)) printf("# after %ld: %s\n", left, err.text);
+            str_done(&out);
+        }
+    }
+    store_close(&s);
+}
+
 // The examples of results/README.md run, and give rows.
 static void documented_queries(void) {
     char *text = NULL;
@@ -435,6 +462,7 @@ int main(int argc, char **argv) {
     TEST(other_items_are_not_compared);
     TEST(table_and_csv);
     TEST(many_tasks_stay_narrow);
+    TEST(lack_of_memory);
     TEST(documented_queries);
     nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     return test_end();
