@@ -1,7 +1,6 @@
 /* Means, differences and their errors. The formulas stand above the code; results/README.md has them in words.
  */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "engine/base/json.h"
@@ -325,19 +324,12 @@ static colm_status weigh_retention(comparison *c, compare_arm *a, colm_err *err)
 
 // ---- what a reader must know first
 
-COLM_PRINTF(2, 3) static void notice(comparison *c, const char *fmt, ...) {
-    char text[400];
-    va_list ap;
-    if (c->n_notices == sizeof c->notice / sizeof *c->notice) return;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    const char *kept = arena_strdup(&c->memory, text);
-    if (!kept) {
+static void notice(comparison *c, const char *text) {
+    if (!text) {
         c->lost_notice = true;
-        return;
+    } else if (c->n_notices < sizeof c->notice / sizeof *c->notice) {
+        c->notice[c->n_notices++] = text;
     }
-    c->notice[c->n_notices++] = kept;
 }
 
 static void take_notice(comparison *c) {
@@ -346,11 +338,12 @@ static void take_notice(comparison *c) {
     for (size_t i = 0; i < c->n_asked; i++) {
         const compare_run *r = c->run[i];
         if (strcmp(r->status, "finished")) {
-            notice(c, "%s, seed %lld is %s%s%s%s", r->arm, (long long)r->seed, r->status,
-                   r->reason[0] ? ": " : "", r->reason,
-                   r->stage ? "; its last finished evaluation is shown" : "; it has no evaluation yet");
+            notice(c, arena_printf(&c->memory, "%s, seed %lld is %s%s%s%s", r->arm, (long long)r->seed,
+                                   r->status, r->reason[0] ? ": " : "", r->reason,
+                                   r->stage ? "; its last finished evaluation is shown"
+                                            : "; it has no evaluation yet"));
         } else if (!r->stage) {
-            notice(c, "%s, seed %lld has no evaluation", r->arm, (long long)r->seed);
+            notice(c, arena_printf(&c->memory, "%s, seed %lld has no evaluation", r->arm, (long long)r->seed));
         }
         devices |= strcmp(r->device, first->device) || strcmp(r->numerics, first->numerics);
         versions |= strcmp(r->version, first->version) != 0;
@@ -360,8 +353,10 @@ static void take_notice(comparison *c) {
     if (versions) notice(c, "the runs were made by different versions of colm");
     for (size_t t = 0; t < c->n_tasks; t++) {
         if (c->task[t].mixed) {
-            notice(c, "task %s had different items in different runs: its scores cannot be compared",
-                   c->task[t].task);
+            notice(c,
+                   arena_printf(&c->memory,
+                                "task %s had different items in different runs: its scores cannot be compared",
+                                c->task[t].task));
         }
     }
 }
