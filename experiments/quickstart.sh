@@ -37,6 +37,8 @@ $colm compare quickstart --db "$db"
 cat <<TXT
 
 Every number above is in $db. Two questions to start with:
-  $colm query --db $db "SELECT ..."
-  $colm query --db $db "SELECT ..."
+
+  $colm query --db $db "SELECT arm, task, scale, metric, value, stderr FROM score JOIN stage ON stage.id = score.stage JOIN run ON run.id = stage.run ORDER BY task, metric, arm, place, scale"
+
+  $colm query --db $db "SELECT arm, place, step, round(value, 4) AS loss FROM metric JOIN stage ON stage.id = metric.stage JOIN run ON run.id = stage.run WHERE metric.name = 'loss' ORDER BY arm, place, step"
 TXT
