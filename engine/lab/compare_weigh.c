@@ -325,39 +325,38 @@ static colm_status weigh_retention(comparison *c, compare_arm *a, colm_err *err)
 // ---- what a reader must know first
 
 static void notice(comparison *c, const char *text) {
-    if (!text) {
-        c->lost_notice = true;
-    } else if (c->n_notices < sizeof c->notice / sizeof *c->notice) {
-        c->notice[c->n_notices++] = text;
-    }
+    size_t most = sizeof c->notice / sizeof *c->notice;
+    if (!text) c->lost_notice = true;
+    if (!text || c->n_notices == most) return;
+    bool last = c->n_notices + 1 == most;
+    c->notice[c->n_notices++] = last ? "and more: `colm runs` lists the runs" : text;
 }
 
 static void take_notice(comparison *c) {
     const compare_run *first = c->run[0];
     bool devices = false, versions = false;
-    for (size_t i = 0; i < c->n_asked; i++) {
+    for (size_t i = 1; i < c->n_asked; i++) {
         const compare_run *r = c->run[i];
-        if (strcmp(r->status, "finished")) {
-            notice(c, arena_printf(&c->memory, "%s, seed %lld is %s%s%s%s", r->arm, (long long)r->seed,
-                                   r->status, r->reason[0] ? ": " : "", r->reason,
-                                   r->stage ? "; its last finished evaluation is shown"
-                                            : "; it has no evaluation yet"));
-        } else if (!r->stage) {
-            notice(c, arena_printf(&c->memory, "%s, seed %lld has no evaluation", r->arm, (long long)r->seed));
-        }
         devices |= strcmp(r->device, first->device) || strcmp(r->numerics, first->numerics);
         versions |= strcmp(r->version, first->version) != 0;
     }
-    if (devices)
+    if (devices) {
         notice(c, "the runs were made on different devices, drivers or kernels: do not compare their seconds");
+    }
     if (versions) notice(c, "the runs were made by different versions of colm");
-    for (size_t t = 0; t < c->n_tasks; t++) {
-        if (c->task[t].mixed) {
-            notice(c,
-                   arena_printf(&c->memory,
-                                "task %s had different items in different runs: its scores cannot be compared",
-                                c->task[t].task));
-        }
+    for (const compare_task *t = c->task; t < c->task + c->n_tasks; t++) {
+        if (!t->mixed) continue;
+        notice(c, arena_printf(&c->memory,
+                               "task %s had different items in different runs: its scores cannot be compared",
+                               t->task));
+    }
+    for (size_t i = 0; i < c->n_asked; i++) {
+        const compare_run *r = c->run[i];
+        bool finished = !strcmp(r->status, "finished");
+        if (finished && r->stage) continue;
+        notice(c, arena_printf(&c->memory, "%s, seed %lld is %s%s%s; %s", r->arm, (long long)r->seed, r->status,
+                               r->reason[0] ? ": " : "", r->reason,
+                               r->stage ? "its last finished evaluation is shown" : "it has no evaluation"));
     }
 }
 
