@@ -85,7 +85,11 @@ is_c && /^[ \t]*#[ \t]*include/ && FILENAME ~ /^engine\// {
     quoted = substr(target, 1, 1) == "\""
     target = substr(target, 2)
     sub(/[">].*/, "", target)
-    if (quoted && target !~ /^(engine|shaders)\//) offend("rooted-includes", "\"" target "\": write the path from the root, or <...> for headers of others")
+    # A header that the build makes (version.h of version.h.in) is found beside its source.
+    beside = FILENAME
+    sub(/[^\/]*$/, target ".in", beside)
+    if (quoted && target !~ /^(engine|shaders)\// && (getline made <beside) <= 0) offend("rooted-includes", "\"" target "\": write the path from the root, or <...> for headers of others")
+    close(beside)
     to = room_of(target)
     if (to != "" && to != room) {
         if (!(to in height)) offend("room-order", target ": there is no room called " to)

@@ -76,12 +76,14 @@ C
 C
     put engine/base/err.c <<'C'
 #include "engine/base/err.h"
+#include "version.h"
 #include <stdio.h>
 /* Never printf( or exit( here;
    abort( neither. */
 static const char *word = "call exit(1) \" printf(";
 int base_exit(void) { return snprintf(0, 0, "/tmp/homeless %s", word); } // exit(
 C
+    echo '#define VERSION "@version@"' | put engine/base/version.h.in
     put engine/lab/store.c <<'C'
 #include "engine/base/err.h"
 #include <sqlite3.h>
