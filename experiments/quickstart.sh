@@ -38,7 +38,7 @@ cat <<TXT
 
 Every number above is in $db. Two questions to start with:
 
-  $colm query --db $db "SELECT arm, task, scale, metric, value, stderr FROM score JOIN stage ON stage.id = score.stage JOIN run ON run.id = stage.run ORDER BY task, metric, arm, place, scale"
+  $colm query --db $db "SELECT arm, scale, task, metric, value, stderr FROM result WHERE experiment = 'quickstart' ORDER BY task, metric, arm, scale"
 
-  $colm query --db $db "SELECT arm, place, step, round(value, 4) AS loss FROM metric JOIN stage ON stage.id = metric.stage JOIN run ON run.id = stage.run WHERE metric.name = 'loss' ORDER BY arm, place, step"
+  $colm query --db $db "SELECT arm, kind, chains, params_trained, tokens, flops, seconds FROM run JOIN stage ON stage.run = run.id ORDER BY run.id, place"
 TXT
