@@ -13,12 +13,6 @@ IN4(2, V)
 OUT(3, vec4, O)
 OUT(4, float, lse)
 
-#ifndef VECS
-#define VECS 1 /* queries per lane */
-#endif
-#define TILE (8 * VECS)
-#define EACH_VEC [[unroll]] for (uint v = 0u; v < VECS; v++)
-
 void main() {
     uint tiles = tile_count(TILE), b = GROUP_FOLDED / tiles, q0 = GROUP_FOLDED % tiles * TILE, row0 = b * p.T;
     if (row0 >= p.rows) return;

@@ -1,19 +1,17 @@
 /* Attention for CPU devices with subgroups of 8: one subgroup a workgroup, no shared memory, no barrier.
  *
- * Every lane owns a row (a query, or a key in attn_dkv) in registers. The rows it meets come in blocks of BLOCK, aligned
+ * Every lane owns VECS rows (queries, or keys in attn_dkv) in registers. The rows it meets come in blocks of BLOCK, aligned
  * to the sequence's start: the lanes load one block together through texel fetches, plain loads on such a device, and hand
  * its numbers round by shuffles with constant index, which become register permutes. Register r of a block holds its
- * vec4s PACK r .. PACK r + PACK-1 of all BLOCK rows, so wide heads keep the same amount of code with smaller blocks.
- * Rows beyond a sequence's end are read as its last row and masked: nothing of another sequence is touched. */
+ * vec4s PACK r .. PACK r + PACK-1 of all BLOCK rows, so smaller blocks mean less code.
+ * Rows beyond a sequence's end are read as its last row and masked: nothing of another sequence is touched.
+ * HD, VECS and BLOCK come from the call. */
 #include "attn.glsl"
 layout(local_size_x = 8) in;
 
+#define TILE (8 * VECS) /* rows of a workgroup, VECS a lane */
+#define EACH_VEC [[unroll]] for (uint v = 0u; v < VECS; v++)
 #define D4 (HD / 4)
-#if HD > 64
-#define BLOCK 4
-#else
-#define BLOCK 8
-#endif
 #define PACK (8 / BLOCK)
 #define REGS (D4 / PACK)
 #define BLOCK_ROW(first) (row0 + min((first) + LANE % BLOCK, p.T - 1u))

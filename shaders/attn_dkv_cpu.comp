@@ -15,16 +15,19 @@ OUT(6, vec4, dK)
 OUT(7, vec4, dV)
 
 void main() {
-    uint tiles = tile_count(8u), b = GROUP_FOLDED / tiles, k0 = GROUP_FOLDED % tiles * 8u, row0 = b * p.T;
+    uint tiles = tile_count(TILE), b = GROUP_FOLDED / tiles, k0 = GROUP_FOLDED % tiles * TILE, row0 = b * p.T;
     if (row0 >= p.rows) return;
-    uint kv = gl_WorkGroupID.y, share = p.heads / p.kv_heads, i = k0 + LANE, row = row0 + min(i, p.T - 1u);
+    uint kv = gl_WorkGroupID.y, share = p.heads / p.kv_heads;
 
-    vec4 k[D4], w[D4], dk[D4], dw[D4];
-    EACH_DIM {
-        k[d] = LOAD4(K, k_at(row, kv) / 4u + d);
-        w[d] = LOAD4(V, k_at(row, kv) / 4u + d);
-        dk[d] = vec4(0);
-        dw[d] = vec4(0);
+    vec4 k[VECS][D4], w[VECS][D4], dk[VECS][D4], dw[VECS][D4];
+    EACH_VEC {
+        uint at = k_at(row0 + min(k0 + 8u * v + LANE, p.T - 1u), kv) / 4u;
+        EACH_DIM {
+            k[v][d] = LOAD4(K, at + d);
+            w[v][d] = LOAD4(V, at + d);
+            dk[v][d] = vec4(0);
+            dw[v][d] = vec4(0);
+        }
     }
     for (uint h = kv * share; h < (kv + 1u) * share; h++)
         for (uint q0 = k0; q0 < p.T; q0 += BLOCK) {
@@ -34,25 +37,40 @@ void main() {
             LOAD_BLOCK(g, dO, o_at(from, h))
             float m = lse[stat_at(from, h)] * LOG2E, e = delta[stat_at(from, h)];
             EACH_ROW {
-                float t = 0.0, u = 0.0;
-                EACH_DIM {
-                    t = chain(PICK(q, j, d), k[d], t);
-                    u = chain(PICK(g, j, d), w[d], u);
+                float P[VECS], dS[VECS];
+                EACH_VEC {
+                    P[v] = 0.0;
+                    dS[v] = 0.0;
                 }
-                bool on = i <= q0 + j && q0 + j < p.T;
-                float P = on ? exp2(t * (p.scale * LOG2E) - subgroupShuffle(m, j)) : 0.0;
-                float dS = P * (u - subgroupShuffle(e, j));
                 EACH_DIM {
-                    dw[d] = fma(PICK(g, j, d), vec4(P), dw[d]);
-                    dk[d] = fma(PICK(q, j, d), vec4(dS), dk[d]);
+                    vec4 x = PICK(q, j, d), y = PICK(g, j, d);
+                    EACH_VEC {
+                        P[v] = chain(x, k[v][d], P[v]);
+                        dS[v] = chain(y, w[v][d], dS[v]);
+                    }
+                }
+                EACH_VEC {
+                    bool on = k0 + 8u * v + LANE <= q0 + j && q0 + j < p.T;
+                    P[v] = on ? exp2(P[v] * (p.scale * LOG2E) - subgroupShuffle(m, j)) : 0.0;
+                    dS[v] = P[v] * (dS[v] - subgroupShuffle(e, j));
+                }
+                EACH_DIM {
+                    vec4 x = PICK(q, j, d), y = PICK(g, j, d);
+                    EACH_VEC {
+                        dw[v][d] = fma(y, vec4(P[v]), dw[v][d]);
+                        dk[v][d] = fma(x, vec4(dS[v]), dk[v][d]);
+                    }
                 }
             }
         }
-    if (i < p.T) {
-        uint at = k_at(row, kv) / 4u;
-        EACH_DIM {
-            dK[at + d] = dk[d] * p.scale;
-            dV[at + d] = dw[d];
+    EACH_VEC {
+        uint i = k0 + 8u * v + LANE;
+        if (i < p.T) {
+            uint at = k_at(row0 + i, kv) / 4u;
+            EACH_DIM {
+                dK[at + d] = dk[v][d] * p.scale;
+                dV[at + d] = dw[v][d];
+            }
         }
     }
 }

@@ -13,32 +13,50 @@ IN(5, float, delta)
 OUT(6, vec4, dQ)
 
 void main() {
-    uint tiles = tile_count(8u), b = GROUP_FOLDED / tiles, q0 = GROUP_FOLDED % tiles * 8u, row0 = b * p.T;
+    uint tiles = tile_count(TILE), b = GROUP_FOLDED / tiles, q0 = GROUP_FOLDED % tiles * TILE, row0 = b * p.T;
     if (row0 >= p.rows) return;
-    uint h = gl_WorkGroupID.y, kv = h / (p.heads / p.kv_heads), i = q0 + LANE, row = row0 + min(i, p.T - 1u);
+    uint h = gl_WorkGroupID.y, kv = h / (p.heads / p.kv_heads);
 
-    vec4 q[D4], g[D4], dq[D4];
-    EACH_DIM {
-        q[d] = LOAD4(Q, q_at(row, h) / 4u + d) * (p.scale * LOG2E);
-        g[d] = LOAD4(dO, o_at(row, h) / 4u + d);
-        dq[d] = vec4(0);
+    vec4 q[VECS][D4], g[VECS][D4], dq[VECS][D4];
+    float m[VECS], e[VECS];
+    EACH_VEC {
+        uint row = row0 + min(q0 + 8u * v + LANE, p.T - 1u);
+        EACH_DIM {
+            q[v][d] = LOAD4(Q, q_at(row, h) / 4u + d) * (p.scale * LOG2E);
+            g[v][d] = LOAD4(dO, o_at(row, h) / 4u + d);
+            dq[v][d] = vec4(0);
+        }
+        m[v] = lse[stat_at(row, h)] * LOG2E;
+        e[v] = delta[stat_at(row, h)];
     }
-    float m = lse[stat_at(row, h)] * LOG2E, e = delta[stat_at(row, h)];
-    for (uint k0 = 0u; k0 < q0 + 8u; k0 += BLOCK) {
+    for (uint k0 = 0u; k0 < q0 + TILE; k0 += BLOCK) {
         uint at = k_at(BLOCK_ROW(k0), kv);
         vec4 k[REGS], w[REGS];
-        float s[BLOCK];
+        float s[VECS][BLOCK];
         LOAD_BLOCK(k, K, at)
         LOAD_BLOCK(w, V, at)
         EACH_ROW {
-            float t = 0.0, u = 0.0;
-            EACH_DIM {
-                t = chain(PICK(k, j, d), q[d], t);
-                u = chain(PICK(w, j, d), g[d], u);
+            float t[VECS], u[VECS];
+            EACH_VEC {
+                t[v] = 0.0;
+                u[v] = 0.0;
             }
-            s[j] = k0 + j <= i ? exp2(t - m) * (u - e) : 0.0;
+            EACH_DIM {
+                vec4 x = PICK(k, j, d), y = PICK(w, j, d);
+                EACH_VEC {
+                    t[v] = chain(x, q[v][d], t[v]);
+                    u[v] = chain(y, g[v][d], u[v]);
+                }
+            }
+            EACH_VEC s[v][j] = k0 + j <= q0 + 8u * v + LANE ? exp2(t[v] - m[v]) * (u[v] - e[v]) : 0.0;
         }
-        EACH_DIM EACH_ROW dq[d] = fma(PICK(k, j, d), vec4(s[j]), dq[d]);
+        EACH_DIM EACH_ROW {
+            vec4 x = PICK(k, j, d);
+            EACH_VEC dq[v][d] = fma(x, vec4(s[v][j]), dq[v][d]);
+        }
     }
-    if (i < p.T) EACH_DIM dQ[q_at(row, h) / 4u + d] = dq[d] * p.scale;
+    EACH_VEC {
+        uint i = q0 + 8u * v + LANE;
+        if (i < p.T) EACH_DIM dQ[q_at(row0 + i, h) / 4u + d] = dq[v][d] * p.scale;
+    }
 }

@@ -5,22 +5,32 @@
 #include "engine/ops/groups.h"
 #include "engine/ops/internal.h"
 
-/* Rows of a tile: VECS subgroups of 8 lanes in the cpu class (attn_cpu.glsl), 16 in the portable one. */
-static uint32_t vecs(uint32_t hd) {
-    return hd <= 32 ? 2 : 1;
+/* Shape of the cpu class's work (attn_cpu.glsl): rows a lane owns, and rows of a block. Measured: more rows a
+ * lane spread the cost of a shuffle, smaller blocks need fewer registers; both bounded by the time that
+ * unrolled code takes to compile (under half a second). A function of the head size alone, as blocks order the
+ * softmax's sums. */
+typedef struct {
+    uint32_t vecs, block;
+} tuning;
+
+static tuning tuned(uint32_t hd) {
+    return (tuning){hd <= 64 ? 2 : 1, hd % 8 ? 8 : 4};
+}
+static tuning tuned_grad(uint32_t hd) {
+    return (tuning){hd <= 32 ? 4 : hd <= 64 ? 2 : 1, hd % 8 ? 8 : hd % 16 ? 4 : 2};
 }
 
 static void tiles(const struct abi_attn *a, uint32_t tile, uint32_t heads, uint32_t groups[3]) {
     groups_fold(a->rows / a->T * groups_ceil(a->T, tile), heads, groups);
 }
 static void groups_attn_cpu(const ops_push *p, uint32_t groups[3]) {
-    tiles(&p->attn, 8 * vecs(p->attn.hd), p->attn.heads, groups);
+    tiles(&p->attn, 8 * tuned(p->attn.hd).vecs, p->attn.heads, groups);
 }
 static void groups_attn_dq_cpu(const ops_push *p, uint32_t groups[3]) {
-    tiles(&p->attn, 8, p->attn.heads, groups);
+    tiles(&p->attn, 8 * tuned_grad(p->attn.hd).vecs, p->attn.heads, groups);
 }
 static void groups_attn_dkv_cpu(const ops_push *p, uint32_t groups[3]) {
-    tiles(&p->attn, 8, p->attn.kv_heads, groups);
+    tiles(&p->attn, 8 * tuned_grad(p->attn.hd).vecs, p->attn.kv_heads, groups);
 }
 static void groups_attn(const ops_push *p, uint32_t groups[3]) {
     tiles(&p->attn, 16, p->attn.heads, groups);
@@ -38,30 +48,49 @@ static void groups_delta(const ops_push *p, uint32_t groups[3]) {
 static void define_hd(const ops_push *p, char *buf, size_t n) {
     snprintf(buf, n, "HD=%u", p->attn.hd);
 }
-static void define_attn_cpu(const ops_push *p, char *buf, size_t n) {
-    snprintf(buf, n, "HD=%u VECS=%u", p->attn.hd, vecs(p->attn.hd));
+static void define_tuning(uint32_t hd, tuning t, char *buf, size_t n) {
+    snprintf(buf, n, "HD=%u VECS=%u BLOCK=%u", hd, t.vecs, t.block);
+}
+static void define_cpu(const ops_push *p, char *buf, size_t n) {
+    define_tuning(p->attn.hd, tuned(p->attn.hd), buf, n);
+}
+static void define_grad_cpu(const ops_push *p, char *buf, size_t n) {
+    define_tuning(p->attn.hd, tuned_grad(p->attn.hd), buf, n);
 }
 
-/* Whole vec4s; above 64 in pairs (blocks of 4); above 128 the unrolled code takes seconds to compile. */
-static bool fits_cpu(const ops_push *p) {
-    uint32_t hd = p->attn.hd;
+/* Some drivers end an invocation's loops, unseen, after 65535 turns in all: better refused than wrong. */
+static bool few_turns(const struct abi_attn *a, uint32_t block, uint64_t turns_per_block) {
+    return groups_ceil(a->T, block) * turns_per_block < 65000;
+}
+static uint64_t share(const struct abi_attn *a) {
+    return a->heads / a->kv_heads;
+}
+
+/* Whole vec4s, above 64 in pairs; above 128 the unrolled code takes seconds to compile. */
+static bool fits_hd_cpu(uint32_t hd) {
     return hd % 4 == 0 && (hd <= 64 || (hd % 8 == 0 && hd <= 128));
+}
+static bool fits_attn_cpu(const ops_push *p) {
+    return fits_hd_cpu(p->attn.hd) && few_turns(&p->attn, tuned(p->attn.hd).block, 1);
+}
+static bool fits_attn_dq_cpu(const ops_push *p) {
+    return fits_hd_cpu(p->attn.hd) && few_turns(&p->attn, tuned_grad(p->attn.hd).block, 1);
+}
+static bool fits_attn_dkv_cpu(const ops_push *p) {
+    return fits_hd_cpu(p->attn.hd) && few_turns(&p->attn, tuned_grad(p->attn.hd).block, share(&p->attn));
 }
 static bool fits_delta_cpu(const ops_push *p) {
     return p->attn.hd % 4 == 0;
 }
-/* Some drivers end an invocation's loops, unseen, after 65535 turns in all: better refused than wrong. */
-static bool few_turns(const struct abi_attn *a, uint64_t dots, uint64_t heads) {
-    return heads * groups_ceil(a->T, 8) * (1 + dots * groups_ceil(a->hd, 16)) < 65000;
-}
+/* A dot product takes 16 dimensions a turn. */
 static bool fits_attn(const ops_push *p) {
-    return p->attn.hd <= 256 && few_turns(&p->attn, 1, 1);
+    return p->attn.hd <= 256 && few_turns(&p->attn, 8, 1 + groups_ceil(p->attn.hd, 16));
 }
 static bool fits_attn_dq(const ops_push *p) {
-    return p->attn.hd <= 256 && few_turns(&p->attn, 2, 1);
+    return p->attn.hd <= 256 && few_turns(&p->attn, 8, 1 + 2 * groups_ceil(p->attn.hd, 16));
 }
 static bool fits_attn_dkv(const ops_push *p) {
-    return p->attn.hd <= 256 && few_turns(&p->attn, 2, p->attn.heads / p->attn.kv_heads);
+    return p->attn.hd <= 256 && few_turns(&p->attn, 8, share(&p->attn) * (1 + 2 * groups_ceil(p->attn.hd, 16)));
 }
 
 #define CPU(file, fit, macros, count) \
@@ -72,11 +101,11 @@ static bool fits_attn_dkv(const ops_push *p) {
     const ops_variant variants_##id[] = {__VA_ARGS__}; \
     const size_t n_variants_##id = sizeof variants_##id / sizeof *variants_##id
 
-VARIANTS(attn, CPU("attn_cpu.comp", fits_cpu, define_attn_cpu, groups_attn_cpu),
+VARIANTS(attn, CPU("attn_cpu.comp", fits_attn_cpu, define_cpu, groups_attn_cpu),
          PORTABLE("attn.comp", fits_attn, groups_attn));
 VARIANTS(attn_delta, CPU("attn_delta.comp", fits_delta_cpu, define_hd, groups_delta_cpu),
          PORTABLE("attn_delta.comp", NULL, groups_delta));
-VARIANTS(attn_dq, CPU("attn_dq_cpu.comp", fits_cpu, define_hd, groups_attn_dq_cpu),
+VARIANTS(attn_dq, CPU("attn_dq_cpu.comp", fits_attn_dq_cpu, define_grad_cpu, groups_attn_dq_cpu),
          PORTABLE("attn_dq.comp", fits_attn_dq, groups_attn));
-VARIANTS(attn_dkv, CPU("attn_dkv_cpu.comp", fits_cpu, define_hd, groups_attn_dkv_cpu),
+VARIANTS(attn_dkv, CPU("attn_dkv_cpu.comp", fits_attn_dkv_cpu, define_grad_cpu, groups_attn_dkv_cpu),
          PORTABLE("attn_dkv.comp", fits_attn_dkv, groups_attn_dkv));
