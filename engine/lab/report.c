@@ -6,7 +6,7 @@
 #include "engine/lab/spec.h"
 #include "engine/lab/store.h"
 #include "engine/ops/ops.h"
-#include "version.h"
+#include "engine/lab/version.h"
 
 void colm_text_free(char **text) {
     if (!text) return;

@@ -1,6 +1,6 @@
 /* Machines and small models for tests. */
-#ifndef COLM_TESTS_MODELS_H
-#define COLM_TESTS_MODELS_H
+#ifndef COLM_TESTS_MODEL_MODELS_H
+#define COLM_TESTS_MODEL_MODELS_H
 
 #include "engine/base/rng.h"
 #include "engine/model/graph.h"
