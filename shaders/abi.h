@@ -19,14 +19,20 @@ typedef float abi_float;
 #define ABI_NO_TARGET 0xFFFFFFFFu /* a row that has no next token: no loss, no gradient */
 #define ABI_SUMSQ_CHUNK 8192u     /* elements per partial sum of squares */
 
-/* X[r, xo+c] = E[token[r], c] */
+/* X[r, xo+c] (acc 1: +)= scale E[token[r] - first, c]. The view of E may be a window of a larger table: rows whose token
+ * is not in first .. first+count-1 are left as they are; count 0: every token has its row. */
 struct abi_embed {
     abi_uint rows, cols, lde, ldx, xo;
+    abi_float scale; /* 1 for a plain copy */
+    abi_uint acc, first, count;
 };
 
-/* E[list[u], c] (+)= sum over j in start[u] .. start[u+1]-1, in this order, of X[order[j], xo+c] */
+/* E[list[u] - first, c] (acc 1: +)= scale times the sum over j in start[u] .. start[u+1]-1, in this order, of
+ * X[order[j], xo+c]. Windows as above: entries of the list outside are passed over. */
 struct abi_embed_grad {
     abi_uint unique, cols, lde, ldx, xo, acc;
+    abi_float scale;
+    abi_uint first, count;
 };
 
 /* RMS norm of one chain: s[so+r] = 1/sqrt(mean_{c<width} X^2 + eps); Y = X s g. `width` is the true width. */

@@ -1,5 +1,5 @@
-/* Gradient of the embedding, a scatter turned into sums: dE[list[u], c] (+)= sum_j X[order[j], c] for j = start[u] ..
- * start[u+1]-1 in this order.
+/* Gradient of the embedding, a scatter turned into sums: dE[list[u] - first, c] (+)= scale sum_j X[order[j], c] for
+ * j = start[u] .. start[u+1]-1 in this order.
  *
  * A workgroup makes WIDTH vec4s (z: fold) of one row of dE (x). Rows come in steps of 8, whose numbers the lanes of a
  * subgroup fetch together: one token may hold all rows of a batch, and some drivers end loops after 65535 turns. */
@@ -19,9 +19,11 @@ IO4(4, E)
 void main() {
     uint u = GROUP_FOLDED, c = gl_WorkGroupID.y * WIDTH + ME;
     if (u >= p.unique) return;
-    uint end = start[u + 1u], at = list[u] * (p.lde / 4u) + c;
+    uint row = list[u] - p.first; /* far beyond any count for a token below the window */
+    if (p.count != 0u && row >= p.count) return;
+    uint end = start[u + 1u], at = row * (p.lde / 4u) + c;
     bool mine = c < p.cols / 4u;
-    vec4 sum = mine && p.acc != 0u ? LOAD4(E, at) : vec4(0);
+    vec4 sum = vec4(0);
     for (uint j = start[u]; j < end; j += STEP) {
 #if LANES == 8
         uint rows = order[min(j + LANE, end - 1u)];
@@ -34,5 +36,5 @@ void main() {
             sum += j + k < end ? x : vec4(0);
         }
     }
-    if (mine) STORE4(E, at, sum);
+    if (mine) STORE4(E, at, p.acc != 0u ? LOAD4(E, at) + p.scale * sum : p.scale * sum);
 }

@@ -168,8 +168,11 @@ colm_status graph_backward(model_graph *g, colm_err *err) {
                             {g->order, 0, g->rows16},
                             act_view(g, &g->dx),
                             model_state_grad(s, e)}};
-        c.p.embed_grad = (struct abi_embed_grad){0,        act_width(g, ACT_D, i), s->tensor[e].ld,
-                                                 g->dx.ld, act_col(g, &g->dx, i),  0};
+        c.p.embed_grad = (struct abi_embed_grad){.cols = act_width(g, ACT_D, i),
+                                                 .lde = s->tensor[e].ld,
+                                                 .ldx = g->dx.ld,
+                                                 .xo = act_col(g, &g->dx, i),
+                                                 .scale = 1};
         TRY(ops_add(&g->backward, &c, err));
     }
     return COLM_OK;

@@ -119,8 +119,12 @@ colm_status graph_forward(model_graph *g, colm_err *err) {
         const act *x = &g->layer[0].part[p].x;
         ops_call c = {.op = OP_EMBED,
                       .t = {{g->tokens, 0, g->rows16}, model_state_param(g->s, e), act_view(g, x)}};
-        c.p.embed =
-            (struct abi_embed){g->rows, act_width(g, ACT_D, i), g->s->tensor[e].ld, x->ld, act_col(g, x, i)};
+        c.p.embed = (struct abi_embed){.rows = g->rows,
+                                       .cols = act_width(g, ACT_D, i),
+                                       .lde = g->s->tensor[e].ld,
+                                       .ldx = x->ld,
+                                       .xo = act_col(g, x, i),
+                                       .scale = 1};
         TRY(ops_add(&g->forward, &c, err));
     }
     for (uint32_t l = 0; l < g->s->config.layers; l++) TRY(layer(g, l, err));

@@ -17,7 +17,7 @@
 #include "shaders/abi.h"
 
 /* Tensors per operation, in this order (r read, w written, m read and written; u uint32, else float):
- *   embed       token:ru table:r X:w              embed_grad  list:ru start:ru order:ru X:r table:m
+ *   embed       token:ru table:r X:m              embed_grad  list:ru start:ru order:ru X:r table:m
  *   norm        X:r gain:r Y:w stat:w             norm_dx     X:r gain:r stat:r dY:r dX:m (adds; X and dX at
  * ldx, xo: dX may have its own matrix, see below) norm_dg     X:r stat:r dY:r dgain:m (adds) linear      X:r
  * W:r R:r Y:w                   linear_dx   dY:r W:r R:r dX:w      linear_dw  dY:r X:r R:r dW:w rope        X:m

@@ -4,27 +4,37 @@
 
 #include "engine/ops/internal.h"
 
+/* Row of the window first .. first+count-1 (all of the table: count 0) that belongs to a token; false: none. */
+static bool window_row(uint32_t token, uint32_t first, uint32_t count, size_t *row) {
+    *row = (size_t)token - first;
+    return !count || (token >= first && *row < count);
+}
+
 OPS_REF(embed) {
     const struct abi_embed *p = &push->embed;
     const uint32_t *token = t[0];
     const double *E = t[1];
     double *X = t[2];
-    for (size_t r = 0; r < p->rows; r++)
-        memcpy(X + r * p->ldx + p->xo, E + (size_t)token[r] * p->lde, p->cols * sizeof(double));
+    for (size_t r = 0, row; r < p->rows; r++) {
+        if (!window_row(token[r], p->first, p->count, &row)) continue;
+        double *x = X + r * p->ldx + p->xo;
+        for (size_t c = 0; c < p->cols; c++) x[c] = (p->acc ? x[c] : 0) + p->scale * E[row * p->lde + c];
+    }
 }
 
-/* dE[v] = sum of dX over the rows that hold token v */
+/* dE[v] = scale times the sum of dX over the rows that hold token v */
 OPS_REF(embed_grad) {
     const struct abi_embed_grad *p = &push->embed_grad;
     const uint32_t *list = t[0], *start = t[1], *order = t[2];
     const double *DX = t[3];
     double *DE = t[4];
-    for (size_t u = 0; u < p->unique; u++) {
-        double *e = DE + (size_t)list[u] * p->lde;
+    for (size_t u = 0, row; u < p->unique; u++) {
+        if (!window_row(list[u], p->first, p->count, &row)) continue;
+        double *e = DE + row * p->lde;
         for (size_t c = 0; c < p->cols; c++) {
-            double s = p->acc ? e[c] : 0;
+            double s = 0;
             for (size_t j = start[u]; j < start[u + 1]; j++) s += DX[(size_t)order[j] * p->ldx + p->xo + c];
-            e[c] = s;
+            e[c] = (p->acc ? e[c] : 0) + p->scale * s;
         }
     }
 }

@@ -55,7 +55,7 @@ static uint64_t flops_zero(const ops_push *p) {
     { #id, access, dtypes, sizeof(((ops_push *)0)->member), ref_##id, cost, variants_##id, &n_variants_##id }
 
 static const ops_row table[OP_COUNT] = {
-    [OP_EMBED] = ROW(embed, embed, "rrw", "uff", flops_embed),
+    [OP_EMBED] = ROW(embed, embed, "rrm", "uff", flops_embed),
     [OP_EMBED_GRAD] = ROW(embed_grad, embed_grad, "rrrrm", "uuuff", flops_embed_grad),
     [OP_NORM] = ROW(norm, norm, "rrww", "ffff", flops_norm),
     [OP_NORM_DX] = ROW(norm_dx, norm, "rrrrm", "fffff", flops_norm),

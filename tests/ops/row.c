@@ -1,41 +1,13 @@
 /* Operations that work row by row or element by element, of every kernel class, against the reference in
  * double. */
-#include "tests/ops/scene.h"
-
-static const uint32_t rows_that_hurt[] = {1, 7, 16, 17, 129};
-static const uint32_t widths_that_hurt[] = {1, 5, 8, 24, 31, 33, 72, 256, 344};
-
-static scene make_norm_dx(uint32_t rows, uint32_t width, uint32_t i);
-
-/* Runs make(rows, width, i) for rows and widths that hurt; offsets and strides change with i. */
-static void sweep(scene (*make)(uint32_t rows, uint32_t width, uint32_t i), const double *limits) {
-    char what[64];
-    if (!machines()) return;
-    for (uint32_t r = 0, i = 0; r < COUNT_OF(rows_that_hurt); r++)
-        for (uint32_t w = make == make_norm_dx; w < COUNT_OF(widths_that_hurt); w++, i++) {
-            scene s = make(rows_that_hurt[r], widths_that_hurt[w], i);
-            snprintf(what, sizeof what, "%u rows, width %u", rows_that_hurt[r], widths_that_hurt[w]);
-            bool ok = scene_check(&s, what, limits);
-            scene_done(&s);
-            if (!ok) return;
-        }
-}
-
-static uint32_t offset(uint32_t i) {
-    static const uint32_t o[] = {0, 8, 0, 40, 16};
-    return o[i % COUNT_OF(o)];
-}
-static uint32_t stride(uint32_t o, uint32_t width, uint32_t i) {
-    static const uint32_t more[] = {0, 24, 8};
-    return ops_stride(o + ops_pad(width) + more[i % COUNT_OF(more)]);
-}
+#include "tests/ops/sweep.h"
 
 /* Embedding. */
 
 static scene make_embed(uint32_t rows, uint32_t width, uint32_t i) {
     uint32_t cols = ops_pad(width), vocab = 11 + i, o = offset(i), ld = stride(o, width, i + 1);
     scene s = scene_new(OP_EMBED);
-    s.call.p.embed = (struct abi_embed){rows, cols, cols + 8 * (i % 2), ld, o};
+    s.call.p.embed = (struct abi_embed){rows, cols, cols + 8 * (i % 2), ld, o, .scale = 1};
     tensor *token = scene_tensor(&s, rows), *E = scene_tensor(&s, (size_t)vocab * s.call.p.embed.lde);
     scene_tensor(&s, (size_t)rows * ld);
     for (uint32_t r = 0; r < rows; r++) wholes(token)[r] = r * 7 % vocab;
@@ -50,7 +22,7 @@ static void embed(void) {
 static scene make_embed_grad_runs(uint32_t rows, uint32_t width, uint32_t i, uint32_t runs) {
     uint32_t cols = ops_pad(width), o = offset(i), ldx = stride(o, width, i), lde = cols + 8 * (i % 2);
     scene s = scene_new(OP_EMBED_GRAD);
-    s.call.p.embed_grad = (struct abi_embed_grad){runs, cols, lde, ldx, o, i % 2};
+    s.call.p.embed_grad = (struct abi_embed_grad){runs, cols, lde, ldx, o, i % 2, .scale = 1};
     tensor *list = scene_tensor(&s, runs), *start = scene_tensor(&s, runs + 1), *order = scene_tensor(&s, rows);
     tensor *X = scene_tensor(&s, (size_t)rows * ldx), *E = scene_tensor(&s, (size_t)(2 * runs + 1) * lde);
     for (uint32_t u = 0; u <= runs; u++) wholes(start)[u] = u ? rows - (runs - u) * (rows / (2 * runs)) : 0;
@@ -115,7 +87,7 @@ static scene make_norm_dx(uint32_t rows, uint32_t width, uint32_t i) {
     return s;
 }
 static void norm_dx(void) {
-    sweep(make_norm_dx, (double[]){1e-11});
+    sweep_from(1, make_norm_dx, (double[]){1e-11});
 }
 /* Of a single column the gradient is the difference of two equal terms: what is left is their rounding. */
 static void norm_dx_of_one_column(void) {
