@@ -26,16 +26,29 @@ static const struct {
                     {"norm_eps", offsetof(model_config, norm_eps)}};
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
+static const struct {
+    const char *key;
+    size_t off;
+} chain_reals[] = {{"embed_scale", offsetof(model_chain, embed_scale)},
+                   {"attn_scale", offsetof(model_chain, attn_scale)}};
+
+static void chain_json(const model_chain *c, str *out) {
+    for (size_t k = 0; k < COUNT(chain_words); k++)
+        str_addf(out, "%s\"%s\":%u", k ? "," : "{", chain_words[k].key,
+                 *(const uint32_t *)((const char *)c + chain_words[k].off));
+    for (size_t k = 0; k < COUNT(chain_reals); k++) {
+        str_addf(out, ",\"%s\":", chain_reals[k].key);
+        str_add_double(out, *(const double *)((const char *)c + chain_reals[k].off));
+    }
+    str_addf(out, ",\"tied\":%s}", c->tied ? "true" : "false");
+}
+
 void model_config_json(const model_config *c, str *out) {
     str_add(out, "{\"chains\":[");
-    for (uint32_t i = 0; i < c->n_chains; i++)
-        for (size_t k = 0; k < COUNT(chain_words); k++)
-            str_addf(out, "%s\"%s\":%u%s",
-                     k   ? ","
-                     : i ? ",{"
-                         : "{",
-                     chain_words[k].key, *(const uint32_t *)((const char *)&c->chain[i] + chain_words[k].off),
-                     k + 1 == COUNT(chain_words) ? "}" : "");
+    for (uint32_t i = 0; i < c->n_chains; i++) {
+        if (i) str_add(out, ",");
+        chain_json(&c->chain[i], out);
+    }
     str_add(out, "]");
     for (size_t k = 0; k < COUNT(config_words); k++)
         str_addf(out, ",\"%s\":%u", config_words[k].key,
@@ -44,6 +57,7 @@ void model_config_json(const model_config *c, str *out) {
         str_addf(out, ",\"%s\":", config_reals[k].key);
         str_add_double(out, *(const double *)((const char *)c + config_reals[k].off));
     }
+    model_family_add(&c->family, out);
     str_add(out, "}");
 }
 
@@ -56,7 +70,17 @@ static colm_status need_u32(json_value obj, const char *key, uint32_t *ret, colm
     return st;
 }
 
-static colm_status config_read(const char *name, const char *text, model_config *ret, colm_err *err) {
+static colm_status chain_read(json_value item, model_chain *c, colm_err *err) {
+    colm_status st = json_read_object(item, err);
+    for (size_t k = 0; k < COUNT(chain_words) && !st; k++)
+        st = need_u32(item, chain_words[k].key, (uint32_t *)((char *)c + chain_words[k].off), err);
+    for (size_t k = 0; k < COUNT(chain_reals) && !st; k++)
+        st = json_opt_double(item, chain_reals[k].key, 0, 1e6, (double *)((char *)c + chain_reals[k].off), err);
+    if (!st) st = json_opt_bool(item, "tied", &c->tied, err);
+    return st ? st : json_finish(item, err);
+}
+
+colm_status model_config_read(const char *name, const char *text, model_config *ret, colm_err *err) {
     json_doc *doc = NULL;
     model_config c = {0};
     colm_status st = json_open_text(name, text, strlen(text), &doc, err);
@@ -70,11 +94,7 @@ static colm_status config_read(const char *name, const char *text, model_config 
     for (uint32_t i = 0; i < c.n_chains; i++) {
         json_value item = json_item(chains, i);
         if ((st = json_read_object(item, err))) goto out;
-        for (size_t k = 0; k < COUNT(chain_words); k++)
-            if ((st = need_u32(item, chain_words[k].key, (uint32_t *)((char *)&c.chain[i] + chain_words[k].off),
-                               err)))
-                goto out;
-        if ((st = json_finish(item, err))) goto out;
+        if ((st = chain_read(item, &c.chain[i], err))) goto out;
     }
     for (size_t k = 0; k < COUNT(config_words); k++)
         if ((st = need_u32(root, config_words[k].key, (uint32_t *)((char *)&c + config_words[k].off), err)))
@@ -84,6 +104,7 @@ static colm_status config_read(const char *name, const char *text, model_config 
         if ((st = json_need(root, config_reals[k].key, &v, err))) goto out;
         if ((st = json_read_double(v, 0, 1e30, (double *)((char *)&c + config_reals[k].off), err))) goto out;
     }
+    if ((st = model_family_read(root, &c.family, err))) goto out;
     if ((st = json_finish(root, err)) || (st = model_config_check(&c, err))) goto out;
     *ret = c;
 out:
@@ -92,7 +113,7 @@ out:
 }
 
 static tensor_shape shape_of(const model_tensor *t) {
-    if (param_get(t->kind)->vector) return (tensor_shape){.n = 1, .dim = {t->cols}};
+    if (param_is_vector(t->kind)) return (tensor_shape){.n = 1, .dim = {t->cols}};
     return (tensor_shape){.n = 2, .dim = {t->rows, t->cols}};
 }
 
@@ -151,7 +172,7 @@ colm_status model_weights_load(const char *path, model_weights **ret, colm_err *
                      format ? format : "missing");
         goto out;
     }
-    if ((st = config_read(path, config, &c, err))) goto out;
+    if ((st = model_config_read(path, config, &c, err))) goto out;
     if ((st = model_weights_create(&c, &w, err)) || (st = tensors_read(path, f, w, err))) goto out;
     *ret = w;
     w = NULL;

@@ -43,13 +43,48 @@ static colm_status in_chain(uint32_t i, colm_status s, colm_err *err) {
     return s;
 }
 
-static colm_status check_chain(const model_chain *c, colm_err *err) {
+/* Sizes of a chain with own keys and values; `borrows`: it reads those of chain 1 (CoLM-Air). */
+static colm_status check_chain(const model_chain *c, bool borrows, colm_err *err) {
     for (int k = 0; k < SIZES; k++) {
+        if (borrows && k == KV_HEADS) continue;
         colm_status s = within(size_of[k].name, size_get(c, k), 1, size_of[k].most, err);
         if (s) return s;
     }
-    if (c->heads % c->kv_heads == 0) return COLM_OK;
+    if (borrows && c->kv_heads)
+        return err_set(
+            err, COLM_E_INPUT,
+            "kv_heads is %u, expected 0: with \"kv\" grouped or tiled, chain 1 owns all keys and values",
+            c->kv_heads);
+    if (borrows || c->heads % c->kv_heads == 0) return COLM_OK;
     return err_set(err, COLM_E_INPUT, "%u heads are not divisible by %u kv heads", c->heads, c->kv_heads);
+}
+
+/* Switches that contradict each other or lack their numbers. */
+static colm_status check_family(const model_config *c, colm_err *err) {
+    const model_family *f = &c->family;
+    if (f->rope_scaling != ROPE_PLAIN && !(f->rope_factor > 0))
+        return err_set(err, COLM_E_INPUT, "rope_scaling needs a \"rope_factor\"; it is %g", f->rope_factor);
+    if (f->rope_scaling == ROPE_LLAMA3 && !(f->rope_low > 0 && f->rope_high > f->rope_low && f->rope_original))
+        return err_set(err, COLM_E_INPUT,
+                       "llama3 scaling needs 0 < rope_low (%g) < rope_high (%g) and rope_original (%u)",
+                       f->rope_low, f->rope_high, f->rope_original);
+    if (f->position == POSITION_LEARNED && f->rope_scaling != ROPE_PLAIN)
+        return err_set(err, COLM_E_INPUT, "rope_scaling has no meaning with learned positions");
+    if (f->qk_norm && f->norm == NORM_LAYER)
+        return err_set(err, COLM_E_INPUT, "qk_norm needs an RMS norm, the model's is layer");
+    if (f->window_every && !f->window)
+        return err_set(err, COLM_E_INPUT, "window_every is %u but there is no window", f->window_every);
+    for (uint32_t i = 0; i < c->n_chains; i++) {
+        const model_chain *h = &c->chain[i];
+        if (h->tied && f->head == HEAD_SEPARATE)
+            return err_set(err, COLM_E_INPUT, "chain %u is tied, but separate heads have no matrix to tie",
+                           i + 1);
+        if (!(h->embed_scale >= 0 && h->embed_scale < 1e6 && h->attn_scale >= 0 && h->attn_scale < 1e6))
+            return err_set(err, COLM_E_INPUT,
+                           "chain %u: embed_scale %g or attn_scale %g is not a number from 0 to 1e6", i + 1,
+                           h->embed_scale, h->attn_scale);
+    }
+    return COLM_OK;
 }
 
 colm_status model_config_check(const model_config *c, colm_err *err) {
@@ -64,7 +99,7 @@ colm_status model_config_check(const model_config *c, colm_err *err) {
                        "head_dim is %u, expected an even number (rotary embedding turns pairs)", c->head_dim);
     }
     for (uint32_t i = 0; i < c->n_chains; i++)
-        if ((s = check_chain(&c->chain[i], err))) return in_chain(i, s, err);
+        if ((s = check_chain(&c->chain[i], i && c->family.kv != KV_OWN, err))) return in_chain(i, s, err);
     for (int k = 0; k < SIZES && !s; k++) {
         char what[48];
         snprintf(what, sizeof what, "%s of all chains together", size_of[k].name);
@@ -77,7 +112,7 @@ colm_status model_config_check(const model_config *c, colm_err *err) {
                        c->rope_theta);
     if (!(c->norm_eps > 0 && c->norm_eps < 1))
         return err_set(err, COLM_E_INPUT, "norm_eps is %g, expected a number between 0 and 1", c->norm_eps);
-    return COLM_OK;
+    return check_family(c, err);
 }
 
 model_config model_config_prefix(const model_config *c, uint32_t scale) {
@@ -100,8 +135,17 @@ bool model_config_extends(const model_config *big, const model_config *small) {
         big->head_dim != small->head_dim || big->rope_theta != small->rope_theta ||
         big->norm_eps != small->norm_eps)
         return false;
-    for (uint32_t i = 0; i < small->n_chains; i++)
-        if (memcmp(&big->chain[i], &small->chain[i], sizeof big->chain[i]) != 0) return false;
+    model_family family = small->family;
+    if (small->n_chains == 1)
+        family.kv = big->family.kv; /* one chain is the same model as CoLM and as CoLM-Air */
+    if (!model_family_equal(&big->family, &family)) return false;
+    for (uint32_t i = 0; i < small->n_chains; i++) {
+        const model_chain *a = &big->chain[i], *b = &small->chain[i];
+        for (int k = 0; k < SIZES; k++)
+            if (size_get(a, k) != size_get(b, k)) return false;
+        if (a->tied != b->tied || a->embed_scale != b->embed_scale || a->attn_scale != b->attn_scale)
+            return false;
+    }
     return true;
 }
 
@@ -116,7 +160,7 @@ static uint64_t gcd(uint64_t a, uint64_t b) {
 
 colm_status model_chains_split(const uint32_t *c, uint32_t n, uint32_t width, uint32_t ffn, uint32_t kv_heads,
                                model_chain *ret, colm_err *err) {
-    model_chain chain[MODEL_MAX_CHAINS];
+    model_chain chain[MODEL_MAX_CHAINS] = {0};
     const uint32_t total[SIZES] = {width, 0, kv_heads, ffn};
     uint64_t sum = 0, all = 0;
     colm_status s = within("number of chains", n, 1, MODEL_MAX_CHAINS, err);
@@ -142,7 +186,7 @@ colm_status model_chains_split(const uint32_t *c, uint32_t n, uint32_t width, ui
                            i + 1, c[i], (unsigned long long)sum, (double)product / (double)sum, size_of[k].name,
                            total[k], (unsigned long long)(sum / all));
         }
-        if ((s = check_chain(&chain[i], err))) return in_chain(i, s, err);
+        if ((s = check_chain(&chain[i], false, err))) return in_chain(i, s, err);
     }
     memcpy(ret, chain, n * sizeof *ret);
     return COLM_OK;
@@ -158,7 +202,7 @@ colm_status model_chain_grow(const model_config *c, uint32_t heads, model_chain 
     for (int k = 0; k < SIZES; k++) {
         uint64_t total = size_sum(c, k), least = sum / gcd(sum, total);
         step = step / gcd(step, least) * least;
-        if (k == HEADS) continue;
+        if (k == HEADS || (k == KV_HEADS && c->family.kv != KV_OWN)) continue;
         uint64_t part = heads * total / sum;
         if (heads * total % sum && odd < 0) odd = k;
         if (part > size_of[k].most) return within(size_of[k].name, part, 1, size_of[k].most, err);
@@ -172,84 +216,7 @@ colm_status model_chain_grow(const model_config *c, uint32_t heads, model_chain 
                        heads, size_of[odd].name, total, (unsigned long long)sum, size_of[odd].name,
                        (double)heads * (double)total / (double)sum, (unsigned long long)step);
     }
-    s = check_chain(&chain, err);
+    s = check_chain(&chain, c->family.kv != KV_OWN, err);
     if (!s) *ret = chain;
     return s;
-}
-
-uint64_t model_linear_params(const uint32_t *in, const uint32_t *out, uint32_t n, uint32_t from) {
-    uint64_t read = 0, sum = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        read += in[i];
-        if (i >= from) sum += read * out[i];
-    }
-    return sum;
-}
-
-uint64_t model_linear_backward(const uint32_t *in, const uint32_t *out, uint32_t n, uint32_t frozen) {
-    uint64_t read = 0, trained = 0, sum = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        read += in[i];
-        if (i < frozen) continue;
-        trained += in[i];
-        sum += (read + trained) * out[i]; // dW, then dx
-    }
-    return sum;
-}
-
-/* Columns by chain of everything that the linears of a layer read or write. */
-typedef struct {
-    uint32_t x[MODEL_MAX_CHAINS];  /* residual stream */
-    uint32_t q[MODEL_MAX_CHAINS];  /* query heads, also attention's output */
-    uint32_t kv[MODEL_MAX_CHAINS]; /* keys, and again values */
-    uint32_t f[MODEL_MAX_CHAINS];  /* feed-forward */
-    uint32_t n;
-    uint64_t width, heads; /* of chains from+1 .. n */
-} columns;
-
-static columns columns_of(const model_config *c, uint32_t from, uint32_t to) {
-    columns r = {.n = to < c->n_chains ? to : c->n_chains};
-    for (uint32_t i = 0; i < r.n; i++) {
-        const model_chain *h = &c->chain[i];
-        r.x[i] = h->width;
-        r.q[i] = h->heads * c->head_dim;
-        r.kv[i] = h->kv_heads * c->head_dim;
-        r.f[i] = h->ffn;
-        if (i < from) continue;
-        r.width += h->width;
-        r.heads += h->heads;
-    }
-    return r;
-}
-
-/* One count over the linears of a layer: q, k, v, o, w1, w3, w2. */
-typedef uint64_t linear_count(const uint32_t *in, const uint32_t *out, uint32_t n, uint32_t from);
-static uint64_t layer_sum(const columns *c, uint32_t from, linear_count *count) {
-    return count(c->x, c->q, c->n, from) + 2 * count(c->x, c->kv, c->n, from) + count(c->q, c->x, c->n, from) +
-           2 * count(c->x, c->f, c->n, from) + count(c->f, c->x, c->n, from);
-}
-
-uint64_t model_params(const model_config *c, uint32_t from, uint32_t to) {
-    columns k = columns_of(c, from, to);
-    uint64_t layer = layer_sum(&k, from, model_linear_params) + 2 * k.width; // two norm gains
-    return c->layers * layer + k.width + 2 * c->vocab * k.width;             // final norm; embedding, head
-}
-
-/* Q K^T and P V of one head: two dot products of head_dim for each pair (row, column <= row). */
-static uint64_t attention(const model_config *c, uint64_t heads, uint64_t T) {
-    return 4 * c->head_dim * heads * (T * (T + 1) / 2);
-}
-
-uint64_t model_flops_forward(const model_config *c, uint32_t to, uint32_t T) {
-    columns k = columns_of(c, 0, to);
-    uint64_t token = 2 * c->layers * layer_sum(&k, 0, model_linear_params) + 2 * (uint64_t)c->vocab * k.width;
-    return token * T + c->layers * attention(c, k.heads, T);
-}
-
-uint64_t model_flops_backward(const model_config *c, uint32_t frozen, uint32_t T) {
-    columns k = columns_of(c, frozen, c->n_chains);
-    /* Head: dW_i = dlogits^T x_i and dx_i = dlogits W_i. Attention: dV, dP, dQ, dK where forward has two. */
-    uint64_t token =
-        2 * c->layers * layer_sum(&k, frozen, model_linear_backward) + 4 * (uint64_t)c->vocab * k.width;
-    return token * T + 2 * c->layers * attention(c, k.heads, T);
 }

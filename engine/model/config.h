@@ -7,6 +7,7 @@
 #define COLM_MODEL_CONFIG_H
 
 #include "engine/base/err.h"
+#include "engine/model/family.h"
 
 #define MODEL_MAX_CHAINS 32
 
@@ -15,6 +16,10 @@ typedef struct {
     uint32_t heads;    /* query heads, each head_dim wide */
     uint32_t kv_heads; /* key-value heads; divides heads */
     uint32_t ffn;      /* columns of the feed-forward product */
+    bool tied;         /* its output head is its embedding, stored once */
+    double embed_scale,
+        attn_scale; /* factors of the token embedding and of q.k that the family derives from the width; 0: 1
+                       and 1/sqrt(head_dim). Stored, so that growth never changes them */
 } model_chain;
 
 typedef struct {
@@ -26,6 +31,7 @@ typedef struct {
     model_chain chain[MODEL_MAX_CHAINS];
     double rope_theta; /* 10000 */
     double norm_eps;   /* 1e-5 */
+    model_family family;
 } model_config;
 
 /* Limits, chosen so that no count below leaves 64 bits. */
@@ -56,9 +62,9 @@ COLM_MUST_USE colm_status model_chain_grow(const model_config *c, uint32_t heads
                                            colm_err *err);
 
 /* One chain linear of n chains with in[i] input and out[i] output columns: W_i is out[i] x (in[0]+..+in[i]).
- * Weights of chains from+1 .. n (which is also the multiply-adds of one row's forward); and multiply-adds of
- * one row's backward when chains 1..frozen are frozen: dW of the trained rows, dx for the trained columns. */
+ * Weights of chains from+1 .. n, which is also the multiply-adds of one row's forward. */
 uint64_t model_linear_params(const uint32_t *in, const uint32_t *out, uint32_t n, uint32_t from);
+/* Multiply-adds of one row's backward when chains 1..frozen are frozen: dW of the trained rows, dx for the trained columns. */
 uint64_t model_linear_backward(const uint32_t *in, const uint32_t *out, uint32_t n, uint32_t frozen);
 
 /* Parameters of chains from+1 .. to (0-based half-open from, to), embeddings and head included. */

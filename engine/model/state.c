@@ -20,17 +20,21 @@ static uint64_t align64(uint64_t n) {
 /* Padded columns of a tensor: one chain's own, or those of chains 1..its. */
 static uint32_t padded_cols(const model_state *s, const model_tensor *t) {
     const param_info *p = param_get(t->kind);
-    if (p->cols == SPACE_OWN) return ops_pad(t->cols);
+    if (param_is_own(&s->config, t->kind)) return ops_pad(t->cols);
     return s->col[act_of(p->cols)][t->chain + 1];
+}
+
+static bool trains(const model_state *s, const model_tensor *t) {
+    return t->chain >= s->frozen && (!s->head_only || t->kind == PARAM_HEAD);
 }
 
 static void place(model_state *s, size_t i, uint64_t *at) {
     const model_tensor *t = &s->shape[i];
     state_tensor *p = &s->tensor[i];
-    bool vector = param_get(t->kind)->vector;
+    bool vector = param_is_vector(t->kind);
     p->rows = vector ? 1 : ops_pad(t->rows);
     p->ld = vector ? padded_cols(s, t) : ops_stride(padded_cols(s, t));
-    p->trained = t->chain >= s->frozen;
+    p->trained = trains(s, t);
     p->off = *at;
     p->len = align64((uint64_t)p->rows * p->ld);
     *at += p->len;
@@ -42,12 +46,12 @@ static void lay_out(model_state *s) {
             s->col[a][i + 1] = s->col[a][i] + ops_pad(param_space_width(&s->config, space_of[a], i));
     uint64_t at = 0;
     for (size_t i = 0; i < s->n_tensors; i++)
-        if (s->shape[i].chain < s->frozen) place(s, i, &at);
+        if (!trains(s, &s->shape[i])) place(s, i, &at);
     s->trained_at = at;
     for (int gains = 0; gains <= 1; gains++) {
         if (gains) s->gains_at = at;
         for (size_t i = 0; i < s->n_tensors; i++)
-            if (s->shape[i].chain >= s->frozen && param_get(s->shape[i].kind)->vector == gains)
+            if (trains(s, &s->shape[i]) && param_is_vector(s->shape[i].kind) == gains)
                 place(s, i, &at);
     }
     s->end = at;
@@ -61,11 +65,18 @@ colm_status model_state_create(ops_machine *m, const model_weights *w, uint32_t 
     *s = (model_state){.machine = m, .config = w->config, .frozen = frozen, .n_tensors = w->n_tensors};
     s->shape = mem_alloc(s->n_tensors, sizeof *s->shape);
     s->tensor = mem_alloc(s->n_tensors, sizeof *s->tensor);
-    if (!s->shape || !s->tensor) {
+    size_t n_index = (size_t)s->config.n_chains * s->config.layers * PARAM_KINDS;
+    s->index = mem_alloc(n_index, sizeof *s->index);
+    if (!s->shape || !s->tensor || !s->index) {
         st = err_nomem(err, s->n_tensors * sizeof *s->shape, "model state");
         goto out;
     }
     memcpy(s->shape, w->tensor, s->n_tensors * sizeof *s->shape);
+    for (size_t i = 0; i < n_index; i++) s->index[i] = MODEL_NO_TENSOR;
+    for (uint32_t i = 0; i < s->n_tensors; i++) {
+        const model_tensor *t = &s->shape[i];
+        s->index[((size_t)t->chain * s->config.layers + t->layer) * PARAM_KINDS + t->kind] = i;
+    }
     lay_out(s);
     uint64_t trained = s->end - s->trained_at;
     if ((st = ops_buffer(m, "parameters", OPS_F32, s->end, &s->params, err))) goto out;
@@ -90,6 +101,7 @@ void model_state_free(model_state **ps) {
     for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++) ops_buffer_free(s->machine, bufs[i]);
     free(s->shape);
     free(s->tensor);
+    free(s->index);
     free(s);
     *ps = NULL;
 }
@@ -100,12 +112,13 @@ static void repack(const model_state *s, size_t i, float *flat, float *padded, b
     const model_tensor *t = &s->shape[i];
     const param_info *p = param_get(t->kind);
     act_space a = act_of(p->cols);
-    uint32_t first = p->cols == SPACE_OWN ? t->chain : 0;
+    bool own = param_is_own(&s->config, t->kind);
+    uint32_t first = own ? t->chain : 0;
     for (size_t r = 0; r < t->rows; r++) {
         size_t from = r * t->cols;
         for (uint32_t j = first; j <= t->chain; j++) {
-            uint32_t n = param_space_width(&s->config, p->cols == SPACE_OWN ? SPACE_D : p->cols, j);
-            size_t to = r * s->tensor[i].ld + (p->cols == SPACE_OWN ? 0 : s->col[a][j]);
+            uint32_t n = param_space_width(&s->config, p->cols, j);
+            size_t to = r * s->tensor[i].ld + (own ? 0 : s->col[a][j]);
             if (to_flat)
                 memcpy(flat + from, padded + to, n * sizeof *flat);
             else
@@ -171,12 +184,8 @@ colm_status model_state_check_trained(model_state *s, colm_err *err) {
 }
 
 uint32_t model_state_index(const model_state *s, param_kind k, uint32_t layer, uint32_t chain) {
-    uint32_t per_chain = (uint32_t)(s->n_tensors / s->config.n_chains), per_layer = PARAM_W2 - PARAM_NORM1 + 1;
-    uint32_t base = chain * per_chain;
-    if (k == PARAM_EMBED) return base;
-    if (k == PARAM_NORMF) return base + per_chain - 2;
-    if (k == PARAM_HEAD) return base + per_chain - 1;
-    return base + 1 + layer * per_layer + (uint32_t)(k - PARAM_NORM1);
+    if (k == PARAM_HEAD && s->config.chain[chain].tied) k = PARAM_EMBED;
+    return s->index[((size_t)chain * s->config.layers + layer) * PARAM_KINDS + k];
 }
 
 ops_view model_state_param(const model_state *s, uint32_t tensor) {

@@ -23,9 +23,11 @@ typedef struct {
     ops_machine *machine; /* the caller's */
     model_config config;
     uint32_t frozen;      /* chains 1..frozen have no gradient */
+    bool head_only;       /* of the others only the output heads have one */
     model_tensor *shape;  /* the weights' table of tensors: names, true shapes */
     state_tensor *tensor; /* where each of them lies */
     size_t n_tensors;
+    uint32_t *index;                                /* by (chain, layer, kind): place in the table */
     uint32_t col[ACT_SPACES][MODEL_MAX_CHAINS + 1]; /* first padded column of each chain, and the total */
     ops_buf params, grads, moment1, moment2;        /* the last three 0 when nothing trains */
     uint64_t trained_at;                            /* first element of the trained part */
@@ -47,6 +49,9 @@ COLM_MUST_USE colm_status model_state_download_grads(model_state *s, model_weigh
  */
 COLM_MUST_USE colm_status model_state_check_trained(model_state *s, colm_err *err);
 
+#define MODEL_NO_TENSOR UINT32_MAX
+/* Place in the table, or MODEL_NO_TENSOR when the configuration has none. A tied chain's head is its embedding.
+ */
 uint32_t model_state_index(const model_state *s, param_kind k, uint32_t layer, uint32_t chain);
 ops_view model_state_param(const model_state *s, uint32_t tensor);
 ops_view model_state_grad(const model_state *s, uint32_t tensor);

@@ -9,18 +9,33 @@
 #include "engine/base/rng.h"
 
 static const param_info infos[PARAM_KINDS] = {
-    [PARAM_EMBED] = {"embed", SPACE_V, SPACE_OWN, false, false, false},
-    [PARAM_NORM1] = {"norm1", SPACE_ONE, SPACE_OWN, true, true, false},
-    [PARAM_Q] = {"q", SPACE_Q, SPACE_D, true, false, false},
-    [PARAM_K] = {"k", SPACE_K, SPACE_D, true, false, false},
-    [PARAM_V] = {"v", SPACE_K, SPACE_D, true, false, false},
-    [PARAM_O] = {"o", SPACE_D, SPACE_Q, true, false, true},
-    [PARAM_NORM2] = {"norm2", SPACE_ONE, SPACE_OWN, true, true, false},
-    [PARAM_W1] = {"w1", SPACE_F, SPACE_D, true, false, false},
-    [PARAM_W3] = {"w3", SPACE_F, SPACE_D, true, false, false},
-    [PARAM_W2] = {"w2", SPACE_D, SPACE_F, true, false, true},
-    [PARAM_NORMF] = {"normf", SPACE_ONE, SPACE_OWN, false, true, false},
-    [PARAM_HEAD] = {"head", SPACE_V, SPACE_OWN, false, false, false},
+    [PARAM_EMBED] = {"embed", SPACE_V, SPACE_D, true, false, INIT_MATRIX},
+    [PARAM_POS] = {"pos", SPACE_POS, SPACE_D, true, false, INIT_MATRIX},
+    [PARAM_NORM1] = {"norm1", SPACE_ONE, SPACE_D, true, true, INIT_GAIN},
+    [PARAM_NORM1B] = {"norm1b", SPACE_ONE, SPACE_D, true, true, INIT_ZERO},
+    [PARAM_Q] = {"q", SPACE_Q, SPACE_D, false, true, INIT_MATRIX},
+    [PARAM_K] = {"k", SPACE_K, SPACE_D, false, true, INIT_MATRIX},
+    [PARAM_V] = {"v", SPACE_K, SPACE_D, false, true, INIT_MATRIX},
+    [PARAM_BQ] = {"bq", SPACE_ONE, SPACE_Q, true, true, INIT_ZERO},
+    [PARAM_BK] = {"bk", SPACE_ONE, SPACE_K, true, true, INIT_ZERO},
+    [PARAM_BV] = {"bv", SPACE_ONE, SPACE_K, true, true, INIT_ZERO},
+    [PARAM_QN] = {"qn", SPACE_ONE, SPACE_HEAD, true, true, INIT_GAIN},
+    [PARAM_KN] = {"kn", SPACE_ONE, SPACE_HEAD, true, true, INIT_GAIN},
+    [PARAM_O] = {"o", SPACE_D, SPACE_Q, false, true, INIT_RESIDUAL},
+    [PARAM_BO] = {"bo", SPACE_ONE, SPACE_D, true, true, INIT_ZERO},
+    [PARAM_POST1] = {"post1", SPACE_ONE, SPACE_D, true, true, INIT_GAIN},
+    [PARAM_NORM2] = {"norm2", SPACE_ONE, SPACE_D, true, true, INIT_GAIN},
+    [PARAM_NORM2B] = {"norm2b", SPACE_ONE, SPACE_D, true, true, INIT_ZERO},
+    [PARAM_W1] = {"w1", SPACE_F, SPACE_D, false, true, INIT_MATRIX},
+    [PARAM_W3] = {"w3", SPACE_F, SPACE_D, false, true, INIT_MATRIX},
+    [PARAM_B1] = {"b1", SPACE_ONE, SPACE_F, true, true, INIT_ZERO},
+    [PARAM_B3] = {"b3", SPACE_ONE, SPACE_F, true, true, INIT_ZERO},
+    [PARAM_W2] = {"w2", SPACE_D, SPACE_F, false, true, INIT_RESIDUAL},
+    [PARAM_B2] = {"b2", SPACE_ONE, SPACE_D, true, true, INIT_ZERO},
+    [PARAM_POST2] = {"post2", SPACE_ONE, SPACE_D, true, true, INIT_GAIN},
+    [PARAM_NORMF] = {"normf", SPACE_ONE, SPACE_D, true, false, INIT_GAIN},
+    [PARAM_NORMFB] = {"normfb", SPACE_ONE, SPACE_D, true, false, INIT_ZERO},
+    [PARAM_HEAD] = {"head", SPACE_V, SPACE_D, true, false, INIT_MATRIX},
 };
 
 const param_info *param_get(param_kind k) {
@@ -31,7 +46,6 @@ uint32_t param_space_width(const model_config *c, param_space s, uint32_t chain)
     const model_chain *h = &c->chain[chain];
     switch (s) {
     case SPACE_D:
-    case SPACE_OWN:
         return h->width;
     case SPACE_Q:
         return h->heads * c->head_dim;
@@ -39,42 +53,95 @@ uint32_t param_space_width(const model_config *c, param_space s, uint32_t chain)
         return h->kv_heads * c->head_dim;
     case SPACE_F:
         return h->ffn;
+    case SPACE_HEAD:
+        return c->head_dim;
     case SPACE_V:
         return c->vocab;
+    case SPACE_POS:
+        return c->context;
     case SPACE_ONE:
         return 1;
     }
     return 0;
 }
 
-static void tensor_fill(model_tensor *t, const model_config *c, param_kind k, uint32_t layer, uint32_t chain) {
-    const param_info *p = &infos[k];
-    *t =
-        (model_tensor){.kind = k, .layer = layer, .chain = chain, .rows = param_space_width(c, p->rows, chain)};
-    if (p->cols == SPACE_OWN)
-        t->cols = c->chain[chain].width;
-    else
-        for (uint32_t j = 0; j <= chain; j++) t->cols += param_space_width(c, p->cols, j);
-    if (p->per_layer)
-        snprintf(t->name, sizeof t->name, "layers.%u.%s.%u", layer, p->name, chain + 1);
-    else
-        snprintf(t->name, sizeof t->name, "%s.%u", p->name, chain + 1);
+bool param_is_own(const model_config *c, param_kind k) {
+    return infos[k].own && !(k == PARAM_HEAD && c->family.head == HEAD_SEPARATE);
 }
 
-/* Fills the table (or only counts, with out NULL): chain by chain, its embedding, its layers, its final norm
- * and head. */
+/* What only some families have. */
+static bool present(const model_config *c, param_kind k, uint32_t chain) {
+    const model_family *f = &c->family;
+    switch (k) {
+    case PARAM_POS:
+        return f->position == POSITION_LEARNED;
+    case PARAM_NORM1B:
+    case PARAM_NORM2B:
+    case PARAM_NORMFB:
+        return f->norm == NORM_LAYER;
+    case PARAM_BQ:
+        return f->bias_qkv;
+    case PARAM_BK:
+    case PARAM_BV:
+        return f->bias_qkv && c->chain[chain].kv_heads;
+    case PARAM_QN:
+        return f->qk_norm;
+    case PARAM_KN:
+        return f->qk_norm && c->chain[chain].kv_heads;
+    case PARAM_BO:
+        return f->bias_o;
+    case PARAM_POST1:
+    case PARAM_POST2:
+        return f->post_norms;
+    case PARAM_W3:
+        return model_ffn_gated(f);
+    case PARAM_B1:
+    case PARAM_B2:
+        return f->bias_ffn;
+    case PARAM_B3:
+        return f->bias_ffn && model_ffn_gated(f);
+    case PARAM_HEAD:
+        return !c->chain[chain].tied;
+    default:
+        return true;
+    }
+}
+
+uint32_t param_rows(const model_config *c, param_kind k, uint32_t chain) {
+    return present(c, k, chain) ? param_space_width(c, infos[k].rows, chain) : 0;
+}
+
+uint32_t param_cols(const model_config *c, param_kind k, uint32_t chain, uint32_t from) {
+    uint32_t n = 0;
+    if (param_is_own(c, k)) return param_space_width(c, infos[k].cols, chain);
+    for (uint32_t j = from; j <= chain; j++) n += param_space_width(c, infos[k].cols, j);
+    return n;
+}
+
+/* Appends a tensor to the table (out NULL: only counts), unless the configuration has none. */
+static size_t put(const model_config *c, param_kind k, uint32_t layer, uint32_t chain, model_tensor *out,
+                  size_t n) {
+    uint32_t rows = param_rows(c, k, chain), cols = param_cols(c, k, chain, 0);
+    if (!rows || !cols) return n;
+    if (out) {
+        out[n] = (model_tensor){.kind = k, .layer = layer, .chain = chain, .rows = rows, .cols = cols};
+        if (infos[k].per_layer)
+            snprintf(out[n].name, sizeof out[n].name, "layers.%u.%s.%u", layer, infos[k].name, chain + 1);
+        else
+            snprintf(out[n].name, sizeof out[n].name, "%s.%u", infos[k].name, chain + 1);
+    }
+    return n + 1;
+}
+
 static size_t each_tensor(const model_config *c, model_tensor *out) {
     size_t n = 0;
     for (uint32_t i = 0; i < c->n_chains; i++) {
-        size_t tail = n + 1 + (size_t)c->layers * (PARAM_W2 - PARAM_NORM1 + 1);
-        if (out) {
-            tensor_fill(&out[n++], c, PARAM_EMBED, 0, i);
-            for (uint32_t l = 0; l < c->layers; l++)
-                for (param_kind k = PARAM_NORM1; k <= PARAM_W2; k++) tensor_fill(&out[n++], c, k, l, i);
-            tensor_fill(&out[n++], c, PARAM_NORMF, 0, i);
-            tensor_fill(&out[n++], c, PARAM_HEAD, 0, i);
-        }
-        n = tail + 2;
+        param_kind k = 0, layers;
+        for (; !infos[k].per_layer; k++) n = put(c, k, 0, i, out, n);
+        layers = k;
+        for (uint32_t l = 0; l < c->layers; l++)
+            for (k = layers; infos[k].per_layer; k++) n = put(c, k, l, i, out, n);
+        for (; k < PARAM_KINDS; k++) n = put(c, k, 0, i, out, n);
     }
     return n;
 }
@@ -132,12 +199,14 @@ const model_tensor *model_weights_at(const model_weights *w, param_kind k, uint3
 static void tensor_init(model_weights *w, const model_tensor *t, uint64_t seed) {
     float *x = w->data + t->off;
     size_t n = (size_t)t->rows * t->cols;
-    if (infos[t->kind].vector) {
-        for (size_t i = 0; i < n; i++) x[i] = 1;
+    param_init init = infos[t->kind].init;
+    if (init == INIT_GAIN || init == INIT_ZERO) {
+        float v = init == INIT_GAIN && w->config.family.norm != NORM_RMS_PLUS_ONE;
+        for (size_t i = 0; i < n; i++) x[i] = v;
         return;
     }
     rng_stream s = rng_open(seed, t->name);
-    double dev = 0.02 / (infos[t->kind].residual ? sqrt(2.0 * w->config.layers) : 1);
+    double dev = 0.02 / (init == INIT_RESIDUAL ? sqrt(2.0 * w->config.layers) : 1);
     for (size_t i = 0; i < n; i++) x[i] = (float)(dev * rng_normal(&s, i));
 }
 
@@ -157,6 +226,19 @@ static void copy_common(model_weights *to, const model_weights *from) {
     memcpy(to->data, from->data, small->n_elems * sizeof *to->data);
 }
 
+/* A new scale's own matrix starts as [the last old scale's, 0]. */
+static void grow_separate_heads(model_weights *g, uint32_t old) {
+    const model_tensor *last = NULL;
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        const model_tensor *t = &g->tensor[i];
+        if (t->kind != PARAM_HEAD) continue;
+        if (t->chain < old) last = t;
+        for (uint32_t r = 0; last && t->chain >= old && r < t->rows; r++)
+            memcpy(g->data + t->off + (size_t)r * t->cols, g->data + last->off + (size_t)r * last->cols,
+                   last->cols * sizeof *g->data);
+    }
+}
+
 colm_status model_weights_grow(const model_weights *w, const model_config *bigger, uint64_t seed,
                                model_weights **ret, colm_err *err) {
     if (!model_config_extends(bigger, &w->config))
@@ -167,7 +249,10 @@ colm_status model_weights_grow(const model_weights *w, const model_config *bigge
     if (st) return st;
     copy_common(g, w);
     for (size_t i = w->n_tensors; i < g->n_tensors; i++)
-        if (g->tensor[i].kind != PARAM_HEAD) tensor_init(g, &g->tensor[i], seed);
+        if (g->tensor[i].kind != PARAM_HEAD &&
+            !(g->tensor[i].kind == PARAM_EMBED && g->config.chain[g->tensor[i].chain].tied))
+            tensor_init(g, &g->tensor[i], seed);
+    if (bigger->family.head == HEAD_SEPARATE) grow_separate_heads(g, w->config.n_chains);
     *ret = g;
     return COLM_OK;
 }

@@ -12,34 +12,62 @@
 #include "engine/base/str.h"
 #include "engine/model/config.h"
 
+/* In table order: a chain's embeddings, then its layers, then its end. Letters: d_i width, f_i feed-forward
+ * columns, q_i and k_i query and key-value columns of the chain; D_i, Q_i, F_i of chains 1..i together. */
 typedef enum {
     PARAM_EMBED, /* (V, d_i) */
-    PARAM_NORM1, /* (d_i) */
+    PARAM_POS,   /* (context, d_i) learned positions */
+    PARAM_NORM1,
+    PARAM_NORM1B, /* (d_i) gain, bias */
     PARAM_Q,
     PARAM_K,
-    PARAM_V,     /* (heads_i hd, D_i), (kv_i hd, D_i) twice */
-    PARAM_O,     /* (d_i, Q_i), Q_i the query columns of chains 1..i */
-    PARAM_NORM2, /* (d_i) */
+    PARAM_V, /* (q_i, D_i), (k_i, D_i) twice */
+    PARAM_BQ,
+    PARAM_BK,
+    PARAM_BV, /* their biases */
+    PARAM_QN,
+    PARAM_KN, /* (head_dim) gains of the QK-norm */
+    PARAM_O,
+    PARAM_BO,    /* (d_i, Q_i), (d_i) */
+    PARAM_POST1, /* (d_i) gain of the norm after attention */
+    PARAM_NORM2,
+    PARAM_NORM2B, /* (d_i) */
     PARAM_W1,
-    PARAM_W3,    /* (f_i, D_i) */
-    PARAM_W2,    /* (d_i, F_i) */
-    PARAM_NORMF, /* (d_i) */
-    PARAM_HEAD,  /* (V, d_i) */
+    PARAM_W3,
+    PARAM_B1,
+    PARAM_B3, /* (f_i, D_i) gate and up, (f_i) */
+    PARAM_W2,
+    PARAM_B2,    /* (d_i, F_i), (d_i) */
+    PARAM_POST2, /* (d_i) */
+    PARAM_NORMF,
+    PARAM_NORMFB, /* (d_i) */
+    PARAM_HEAD,   /* (V, d_i); separate heads (V, D_i); a tied chain has none */
     PARAM_KINDS
 } param_kind;
 
-/* Which column space a matrix has: the residual stream, query heads, key-value heads, feed-forward, one chain's
- * own width, or the vocabulary. */
-typedef enum { SPACE_D, SPACE_Q, SPACE_K, SPACE_F, SPACE_OWN, SPACE_V, SPACE_ONE } param_space;
+/* Column spaces: the residual stream, query heads, key-value heads, feed-forward, one head, vocabulary,
+ * positions. */
+typedef enum { SPACE_D, SPACE_Q, SPACE_K, SPACE_F, SPACE_HEAD, SPACE_V, SPACE_POS, SPACE_ONE } param_space;
+typedef enum { INIT_MATRIX, INIT_RESIDUAL, INIT_GAIN, INIT_ZERO } param_init;
 typedef struct {
-    const char *name; /* "q" */
-    param_space rows, cols;
-    bool per_layer, vector;
-    bool residual; /* writes to the residual stream: initialised smaller */
+    const char *name;       /* "q" */
+    param_space rows, cols; /* rows SPACE_ONE: a vector */
+    bool own;               /* reads only the chain's own columns; else those of chains 1..i */
+    bool per_layer;
+    param_init init;
 } param_info;
 const param_info *param_get(param_kind k);
+static inline bool param_is_vector(param_kind k) {
+    return param_get(k)->rows == SPACE_ONE;
+}
 /* Columns of chain i in a space. */
 uint32_t param_space_width(const model_config *c, param_space s, uint32_t chain);
+/* Whether a kind reads only its own chain's columns, in this configuration. */
+bool param_is_own(const model_config *c, param_kind k);
+/* True shape of a chain's tensor; 0 rows when it has none. Columns of chains from+1 .. i only, when it reads
+ * several. */
+uint32_t param_rows(const model_config *c, param_kind k, uint32_t chain);
+uint32_t param_cols(const model_config *c, param_kind k, uint32_t chain, uint32_t from);
 
 typedef struct {
     char name[48];
@@ -61,7 +89,7 @@ typedef struct {
 COLM_MUST_USE colm_status model_weights_create(const model_config *c, model_weights **ret, colm_err *err);
 void model_weights_free(model_weights **w);
 const model_tensor *model_weights_find(const model_weights *w, const char *name);
-const model_tensor *model_weights_at(const model_weights *w, param_kind k, uint32_t layer, uint32_t chain);
+const model_tensor *model_weights_at(const model_weights *w, param_kind k, uint32_t layer, uint32_t chain); /* or NULL */
 
 /* Random start: matrices and embeddings normal(0, 0.02), those that write to the residual stream 0.02/sqrt(2L),
  * gains 1. Each element is a pure function of (seed, tensor name, index): a chain starts the same whatever
@@ -76,8 +104,11 @@ COLM_MUST_USE colm_status model_weights_grow(const model_weights *w, const model
 COLM_MUST_USE colm_status model_weights_prefix(const model_weights *w, uint32_t scale, model_weights **ret,
                                                colm_err *err);
 
-/* The configuration as one line of JSON, keys in fixed order. */
+/* The configuration as one line of JSON, keys in fixed order; and back, `name` standing for the file in errors.
+ * Family keys may be missing: plain. */
 void model_config_json(const model_config *c, str *out);
+COLM_MUST_USE colm_status model_config_read(const char *name, const char *text, model_config *ret,
+                                            colm_err *err);
 
 /* Checkpoints. The file holds the configuration and the tensors, nothing of time, host or path: equal weights,
  * equal bytes. Loading is strict: missing, extra or misshapen tensors are COLM_E_INPUT with their names. */

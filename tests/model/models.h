@@ -61,7 +61,7 @@ static inline void test_shake(model_weights *w, uint64_t seed) {
     for (size_t i = 0; i < w->n_tensors; i++) {
         const model_tensor *t = &w->tensor[i];
         rng_stream s = rng_open(seed, t->name);
-        bool gain = param_get(t->kind)->vector;
+        bool gain = param_is_vector(t->kind);
         for (size_t k = 0; k < (size_t)t->rows * t->cols; k++)
             w->data[t->off + k] = (float)(gain ? 1 + 0.1 * rng_normal(&s, k) : 0.15 * rng_normal(&s, k));
     }

@@ -26,12 +26,11 @@ static void *npy_read(const char *name, size_t *ret_n) {
 
 /* The peer's name of a tensor: "l0.q.1" for our "layers.0.q.2". */
 static void peer_name(const model_tensor *t, const char *prefix, char *buf, size_t n) {
-    static const char *const names[PARAM_KINDS] = {"emb",   "norm1", "q",  "k",  "v",     "o",
-                                                   "norm2", "w1",    "w3", "w2", "normf", "head"};
+    const char *name = t->kind == PARAM_EMBED ? "emb" : param_get(t->kind)->name;
     if (param_get(t->kind)->per_layer)
-        snprintf(buf, n, "%s.l%u.%s.%u", prefix, t->layer, names[t->kind], t->chain);
+        snprintf(buf, n, "%s.l%u.%s.%u", prefix, t->layer, name, t->chain);
     else
-        snprintf(buf, n, "%s.%s.%u", prefix, names[t->kind], t->chain);
+        snprintf(buf, n, "%s.%s.%u", prefix, name, t->chain);
 }
 
 static double relative(const float *a, const float *b, size_t n) {
@@ -46,7 +45,7 @@ static double relative(const float *a, const float *b, size_t n) {
 static void compare(const model_weights *w, const char *prefix, bool matrices, uint32_t frozen) {
     for (size_t i = 0; i < w->n_tensors; i++) {
         const model_tensor *t = &w->tensor[i];
-        if ((matrices && param_get(t->kind)->vector) || t->chain < frozen) continue;
+        if ((matrices && param_is_vector(t->kind)) || t->chain < frozen) continue;
         char name[64];
         size_t n = 0;
         peer_name(t, prefix, name, sizeof name);
@@ -115,7 +114,8 @@ static void run(const char *chains, uint32_t n_chains, uint32_t frozen) {
     static const char *const machines[] = {"reference", "cpu", "portable"};
     char cmd[1024];
     const char *skip = getenv("COLM_TEST_NO_PEER") ? "left out by COLM_TEST_NO_PEER" : NULL;
-    if (!skip && system("/usr/bin/python3 -c 'import torch' 2>/dev/null")) skip = "python3-torch is not installed";
+    if (!skip && system("/usr/bin/python3 -c 'import torch' 2>/dev/null"))
+        skip = "python3-torch is not installed";
     if (skip) {
         test_skip(skip);
         return;
