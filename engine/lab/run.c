@@ -1,4 +1,4 @@
-/* The runner: every arm for every seed, from the database's last finished stage on. */
+/* The runner: every arm for every seed, from the last finished stage in the database on. */
 #include "engine/lab/run.h"
 
 #include <stdio.h>
@@ -7,16 +7,28 @@
 
 #include "engine/base/file.h"
 #include "engine/base/mem.h"
+#include "engine/lab/report.h"
+
+static void say(const runner *r, colm_event e, const char *fmt, va_list ap) {
+    char text[1024];
+    if (!r->params->event) return;
+    vsnprintf(text, sizeof text, fmt, ap);
+    e.text = text;
+    r->params->event(r->params->user, &e);
+}
 
 void runner_event(const runner *r, colm_event_kind kind, const char *fmt, ...) {
-    char text[1024];
     va_list ap;
-    if (!r->params->event) return;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    say(r, (colm_event){.kind = kind}, fmt, ap);
     va_end(ap);
-    colm_event e = {.kind = kind, .text = text};
-    r->params->event(r->params->user, &e);
+}
+
+void runner_progress(const runner *r, uint64_t done, uint64_t total, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    say(r, (colm_event){.kind = COLM_EVENT_PROGRESS, .done = done, .total = total}, fmt, ap);
+    va_end(ap);
 }
 
 bool runner_stop(const runner *r) {
@@ -28,19 +40,21 @@ static void log_event(void *user, log_level level, const char *text) {
         runner_event(user, level == LOG_WARN ? COLM_EVENT_WARNING : COLM_EVENT_LINE, "%s", text);
 }
 
+colm_status runner_path(const runner *r, const char *file, char ret[RUNNER_PATH], colm_err *err) {
+    if (snprintf(ret, RUNNER_PATH, "%s/%s", r->files, file) < RUNNER_PATH) return COLM_OK;
+    return err_set(err, COLM_E_INPUT, "%s/%s: the path is too long, at most %d bytes fit", r->files, file,
+                   RUNNER_PATH - 1);
+}
+
 colm_status runner_corpus(runner *r, uint32_t data, const corpus **ret, colm_err *err) {
+    corpus_params p = r->spec->data[data].corpus;
     if (!r->corpus[data]) {
-        char cache[4096 + 16];
-        corpus_params p = r->spec->data[data].corpus;
-        snprintf(cache, sizeof cache, "%s/corpora", r->files);
+        char cache[RUNNER_PATH];
+        colm_status st = runner_path(r, "corpora", cache, err);
         p.cache_dir = cache;
-        colm_status st = corpus_open(&p, r->tok, &r->log, &r->corpus[data], err);
-        if (st) return err_at(err, "data %s", p.name);
-        corpus_stats s = corpus_get_stats(r->corpus[data]);
-        runner_event(r, COLM_EVENT_LINE,
-                     "data %s: %llu documents, %llu tokens to train on, %llu documents (%llu bytes) held out",
-                     p.name, (unsigned long long)s.docs, (unsigned long long)s.train_tokens,
-                     (unsigned long long)s.heldout_docs, (unsigned long long)s.heldout_bytes);
+        if (!st && (st = corpus_open(&p, r->tok, &r->log, &r->corpus[data], err)))
+            err_at(err, "data %s", p.name);
+        if (st) return st;
     }
     *ret = r->corpus[data];
     return COLM_OK;
@@ -62,9 +76,7 @@ static colm_status open_machine(runner *r, colm_err *err) {
     if (r->machine) return COLM_OK;
     const colm_device_params *d = &r->params->device;
     ops_open_params p = {d->device, d->kernels, d->validate, d->sync, d->submit_flops, &r->log};
-    colm_status st = ops_open(&p, &r->machine, err);
-    if (!st) runner_event(r, COLM_EVENT_LINE, "device: %s", ops_machine_name(r->machine));
-    return st;
+    return ops_open(&p, &r->machine, err);
 }
 
 /* Where an arm's model starts: at another arm's end, or at random parameters named by configuration, tokenizer
@@ -92,195 +104,270 @@ static colm_status arm_start(runner *r, const spec_arm *arm, arm_state *at, colm
     return st;
 }
 
-/* Whether a finished stage is still good: its checkpoint, if it made one, must be there with the digest it had.
- */
-static bool stage_usable(const char *path, const char *digest) {
-    char now[HASH_TEXT];
-    colm_err ignored;
-    return !*path ||
-           (file_exists(path) && hash_file(path, now, &ignored) == COLM_OK && strcmp(now, digest) == 0);
-}
+/* A stage that the database knows to be finished. */
+typedef struct {
+    store_id id; /* 0: there is none */
+    bool foreign;
+    char file[RUNNER_PATH], checkpoint[HASH_TEXT]; /* "" where it makes no checkpoint */
+} finished_stage;
 
-/* Skips the finished stages at the arm's beginning, its own or those of another run with the same digest, which
- * are copied once this run has a row. *ret_next is the first that must run, and *at stands before it. */
-static colm_status find_next(runner *r, const spec_arm *arm, store_id run, arm_state *at, uint32_t *ret_next,
-                             colm_err *err) {
-    uint32_t i = 0;
-    for (; i < arm->n_stages && !r->params->fresh; i++) {
-        char digest[HASH_TEXT], path[4096], checkpoint[33];
-        store_id found = 0;
-        colm_status st = stage_digest(r, &arm->stage[i], at, digest, err);
-        if (!st && run) st = store_stage_find(r->db, run, digest, &found, path, checkpoint, err);
-        if (!st && run && !found) {
-            store_stage_row to = {.run = run, .index = i};
-            st = store_stage_source(r->db, digest, &found, path, checkpoint, err);
-            if (!st && found && stage_usable(path, checkpoint)) st = store_stage_copy(r->db, &to, found, err);
-        }
-        if (st) return st;
-        if (!found || !stage_usable(path, checkpoint)) break;
-        stage_advance(&arm->stage[i], digest, at);
-        if (*path) {
-            memcpy(at->path, path, sizeof path);
-            memcpy(at->checkpoint, checkpoint, sizeof checkpoint);
-        }
+/* A finished stage counts while its checkpoint, if it made one, is there with the bytes it had. */
+static colm_status find_finished(const runner *r, const char *digest, store_id run, bool tell,
+                                 finished_stage *ret, colm_err *err) {
+    char path[RUNNER_PATH], now[HASH_TEXT];
+    *ret = (finished_stage){0};
+    colm_status st =
+        run ? store_stage_find(r->db, run, digest, &ret->id, ret->file, ret->checkpoint, err) : COLM_OK;
+    if (!st && !ret->id) {
+        ret->foreign = true;
+        st = store_stage_source(r->db, digest, &ret->id, ret->file, ret->checkpoint, err);
     }
-    *ret_next = i;
+    if (st || !ret->id || !*ret->file) return st;
+    if ((st = runner_path(r, ret->file, path, err))) return st;
+    const char *trouble = !file_exists(path)             ? "is gone"
+                          : hash_file(path, now, NULL)   ? "cannot be read"
+                          : strcmp(now, ret->checkpoint) ? "is damaged"
+                                                         : NULL;
+    if (!trouble) return COLM_OK;
+    if (tell)
+        runner_event(r, COLM_EVENT_WARNING, "%s: the checkpoint %s %s: the stage that made it is run again",
+                     r->label, path, trouble);
+    ret->id = 0;
     return COLM_OK;
 }
 
-static colm_status load_weights(runner *r, const spec_arm *arm, const arm_state *at, model_weights **ret,
-                                colm_err *err) {
-    if (!*at->path) return model_weights_init(&arm->start, r->seed, ret, err);
-    return model_weights_load(at->path, ret, err);
+/* Passes over the finished stages at an arm's beginning, its own or another run's of the same digest.
+ * *ret_next is the first that must run and *at stands before it. With `take` the run gets copies of what is
+ * another's; without, nothing changes and trouble is told. */
+static colm_status pass_finished(runner *r, const spec_arm *arm, bool take, arm_state *at, uint32_t *ret_next,
+                                 uint32_t *ret_foreign, colm_err *err) {
+    *ret_next = *ret_foreign = 0;
+    for (uint32_t i = 0; i < arm->n_stages && !r->params->fresh; i++) {
+        char digest[HASH_TEXT];
+        finished_stage f;
+        store_stage_row to = {.run = at->run, .index = i};
+        colm_status st = stage_digest(r, &arm->stage[i], at, digest, err);
+        if (!st) st = find_finished(r, digest, at->run, !take, &f, err);
+        if (!st && f.id && f.foreign && take) st = store_stage_copy(r->db, &to, f.id, err);
+        if (st) return st;
+        if (!f.id) break;
+        stage_advance(&arm->stage[i], digest, at);
+        if (*f.file) {
+            memcpy(at->file, f.file, sizeof f.file);
+            memcpy(at->checkpoint, f.checkpoint, sizeof f.checkpoint);
+        }
+        *ret_next = i + 1;
+        *ret_foreign += f.foreign;
+    }
+    return COLM_OK;
 }
 
-static colm_status run_stages(runner *r, const spec_arm *arm, store_id run, uint32_t next, arm_state *at,
-                              colm_err *err) {
-    static const char *const kinds[] = {"train", "grow", "eval"};
-    model_weights *w = NULL;
-    colm_status st = load_weights(r, arm, at, &w, err);
-    for (uint32_t i = next; i < arm->n_stages && !st; i++) {
-        const spec_stage *s = &arm->stage[i];
-        char digest[HASH_TEXT], chains[128];
-        str certificate = {0};
-        store_stage_result result;
-        model_config_name(&s->model, chains, sizeof chains);
-        uint32_t trains_from = s->kind == SPEC_TRAIN ? s->train.frozen : s->frozen;
-        store_stage_row row = {.run = run,
-                               .index = i,
-                               .kind = kinds[s->kind],
-                               .digest = digest,
-                               .spec = s->canonical,
-                               .chains = chains,
-                               .params_total = model_params(&s->model, 0, s->model.n_chains),
-                               .params_trained = s->kind == SPEC_TRAIN
-                                                     ? model_params(&s->model, trains_from, s->model.n_chains)
-                                                     : 0};
-        stage_work work = {.r = r, .arm = arm, .stage = s, .index = i, .run = run, .weights = w, .at = at};
-        st = stage_digest(r, s, at, digest, err);
-        if (!st) st = store_stage_begin(r->db, &row, &work.id, err);
-        if (!st) {
-            st = stage_run(&work, digest, &result, &certificate, err);
-            w = work.weights;
-            if (!st && ops_validation_messages(r->machine))
-                st = err_set(err, COLM_E_CHECK, "the Vulkan validation layer objected %u times",
-                             ops_validation_messages(r->machine));
-            if (!st) st = store_stage_end(r->db, work.id, &result, err);
-        }
-        str_done(&certificate);
-        if (st)
-            err_at(err, "stages[%u] %s", i, kinds[s->kind]);
-        else
-            stage_advance(s, digest, at);
-    }
-    model_weights_free(&w);
+static colm_status load_weights(const runner *r, const spec_arm *arm, const arm_state *at, model_weights **ret,
+                                colm_err *err) {
+    char path[RUNNER_PATH];
+    if (!*at->file) return model_weights_init(&arm->start, r->seed, ret, err);
+    colm_status st = runner_path(r, at->file, path, err);
+    return st ? st : model_weights_load(path, ret, err);
+}
+
+/* A stage from its row in the database to its result there. */
+static colm_status run_stage(stage_work *w, uint32_t index, colm_err *err) {
+    runner *r = w->r;
+    const spec_stage *s = w->stage;
+    char chains[128];
+    str certificate = {0};
+    store_stage_result result;
+    model_config_name(&s->model, chains, sizeof chains);
+    store_stage_row row = {.run = w->run,
+                           .index = index,
+                           .kind = stage_kind(s->kind),
+                           .digest = w->digest,
+                           .spec = s->canonical,
+                           .chains = chains,
+                           .params_total = model_params(&s->model, 0, s->model.n_chains)};
+    if (s->kind == SPEC_TRAIN) row.params_trained = model_params(&s->model, s->train.frozen, s->model.n_chains);
+    colm_status st = store_stage_begin(r->db, &row, &w->id, err);
+    if (!st) st = stage_run(w, &result, &certificate, err);
+    unsigned objections = ops_validation_messages(r->machine) - r->objections;
+    r->objections += objections;
+    if (!st && objections)
+        st = err_set(err, COLM_E_CHECK, "the Vulkan validation layer objected %u times", objections);
+    if (!st) st = store_stage_end(r->db, w->id, &result, err);
+    str_done(&certificate);
     return st;
 }
 
+static colm_status run_stages(runner *r, const spec_arm *arm, uint32_t next, arm_state *at, colm_err *err) {
+    stage_work w = {.r = r, .arm = arm, .run = at->run, .at = at, .seen = clock_seconds()};
+    colm_status st = next < arm->n_stages ? load_weights(r, arm, at, &w.weights, err) : COLM_OK;
+    for (uint32_t i = next; i < arm->n_stages && !st; i++) {
+        char digest[HASH_TEXT];
+        w.stage = &arm->stage[i];
+        w.digest = digest;
+        st = runner_stop(r) ? err_set(err, COLM_E_INTERRUPTED, "stopped") : COLM_OK;
+        if (!st) st = stage_digest(r, w.stage, at, digest, err);
+        if (!st) st = run_stage(&w, i, err);
+        if (st)
+            err_at(err, "stages[%u] %s", i, stage_kind(w.stage->kind));
+        else
+            stage_advance(w.stage, digest, at);
+    }
+    model_weights_free(&w.weights);
+    return st;
+}
+
+/* The run's row, ours from here on. Without a machine nothing is computed: the run keeps the device it had, or
+ * gets that of the stages it copies. */
 static colm_status begin_run(runner *r, const spec_arm *arm, store_id *ret, colm_err *err) {
-    char numerics[512];
+    char numerics[512] = "";
     str config = {0};
-    ops_identity(r->machine, numerics, sizeof numerics);
+    if (r->machine) ops_identity(r->machine, numerics, sizeof numerics);
+    /* Kernels are made when they are needed: their digest says how far this process got, not what device this
+     * is. Certificates keep it. */
+    char *kernels = strstr(numerics, "; kernels ");
+    if (kernels) *kernels = 0;
     model_config_json(&arm->start, &config);
     store_run_row row = {.experiment = r->experiment,
                          .arm = arm->name,
                          .seed = r->seed,
                          .parent = arm->from >= 0 ? r->arm[arm->from].run : 0,
-                         .version = colm_version(),
-                         .device = ops_machine_name(r->machine),
-                         .numerics = numerics,
+                         .version = r->machine ? colm_version() : NULL,
+                         .device = r->machine ? ops_machine_name(r->machine) : NULL,
+                         .numerics = r->machine ? numerics : NULL,
                          .config = config.text};
     colm_status st = config.failed ? err_nomem(err, 1024, "run") : store_run_begin(r->db, &row, ret, err);
     str_done(&config);
     return st;
 }
 
+/* Under the run's row, which says in the end what became of it. */
+static colm_status run_begun(runner *r, const spec_arm *arm, arm_state *at, colm_err *err) {
+    uint32_t next, foreign;
+    colm_err second;
+    colm_status st = pass_finished(r, arm, true, at, &next, &foreign, err);
+    if (!st && foreign)
+        runner_event(r, COLM_EVENT_LINE, "%s: %u of %u stages taken from earlier runs that were the same",
+                     r->label, foreign, arm->n_stages);
+    if (!st && next > foreign)
+        runner_event(r, COLM_EVENT_LINE, "%s: %u of %u stages finished before, skipped", r->label,
+                     next - foreign, arm->n_stages);
+    if (!st && next < arm->n_stages) st = open_machine(r, err);
+    if (!st) st = run_stages(r, arm, next, at, err);
+    const char *status = !st ? "finished" : st == COLM_E_INTERRUPTED ? "interrupted" : "failed";
+    colm_status end = store_run_end(r->db, at->run, status, st ? err->text : NULL, st ? &second : err);
+    return st ? err_at(err, "%s", r->label) : end;
+}
+
 static colm_status run_arm(runner *r, uint32_t index, colm_err *err) {
     const spec_arm *arm = &r->spec->arm[index];
-    arm_state at;
-    uint32_t next = 0;
+    arm_state start, at;
+    uint32_t next, foreign;
     bool finished = false;
     snprintf(r->label, sizeof r->label, "%s/%llu", arm->name, (unsigned long long)r->seed);
     if (arm->from >= 0 && !r->arm[arm->from].ready)
-        return err_set(err, COLM_E_CHECK, "not run: arm %s, from which it starts, did not finish",
+        return err_set(err, COLM_E_CHECK, "%s: not run: arm %s, from which it starts, did not finish", r->label,
                        r->spec->arm[arm->from].name);
-    colm_status st = arm_start(r, arm, &at, err);
-    if (!st) st = store_run_lookup(r->db, r->experiment, arm->name, r->seed, &at.run, &finished, err);
-    if (!st) st = find_next(r, arm, at.run, &at, &next, err);
+    colm_status st = arm_start(r, arm, &start, err);
+    if (!st) st = store_run_lookup(r->db, r->experiment, arm->name, r->seed, &start.run, &finished, err);
+    at = start;
+    if (!st) st = pass_finished(r, arm, false, &at, &next, &foreign, err);
     if (st) return st;
-    if (next == arm->n_stages && finished) {
+    if (next == arm->n_stages && finished && !foreign) {
         runner_event(r, COLM_EVENT_LINE, "%s: finished before, skipped", r->label);
-        at.ready = true;
-        r->arm[index] = at;
-        return COLM_OK;
-    }
-    if ((st = open_machine(r, err)) || (st = begin_run(r, arm, &at.run, err))) return st;
-    if (next)
-        runner_event(r, COLM_EVENT_LINE, "%s: %u of %u stages finished before, skipped", r->label, next,
-                     arm->n_stages);
-    if (!st) st = run_stages(r, arm, at.run, next, &at, err);
-    const char *status = !st ? "finished" : st == COLM_E_INTERRUPTED ? "interrupted" : "failed";
-    colm_err second = {0};
-    colm_status end = store_run_end(r->db, at.run, status, st ? err->text : NULL, &second);
-    if (!st && end) {
-        *err = second;
-        st = end;
+    } else {
+        /* A device that is not there, or a run that another process has, is no fault of this arm. */
+        r->hopeless = true;
+        if (next < arm->n_stages) st = open_machine(r, err);
+        if (!st) st = begin_run(r, arm, &start.run, err);
+        if (st) return st;
+        r->hopeless = false;
+        at = start;
+        st = run_begun(r, arm, &at, err);
     }
     at.ready = !st;
     r->arm[index] = at;
     return st;
 }
 
-static colm_status open_all(runner *r, const colm_run_params *p, spec **spec_out, colm_err *err) {
-    const char *db = p->db ? p->db : getenv("COLM_DB");
-    if (!db || !*db) db = "results/colm.db";
-    colm_status st = spec_load(p->path, spec_out, err);
-    if (st) return st;
-    r->spec = *spec_out;
+/* Every text and task that a stage asks for is opened before the first run begins: what is misspelled or
+ * missing is known at once. */
+static colm_status open_data(runner *r, colm_err *err) {
+    colm_status st = COLM_OK;
+    const corpus *c;
+    const eval_task *t;
+    for (const spec_arm *a = r->spec->arm; a < r->spec->arm + r->spec->n_arms; a++) {
+        for (const spec_stage *s = a->stage; s < a->stage + a->n_stages; s++) {
+            for (uint32_t i = 0; s->kind == SPEC_TRAIN && i < s->n_parts && !st; i++)
+                st = runner_corpus(r, s->part[i].data, &c, err);
+            for (uint32_t i = 0; s->kind == SPEC_EVAL && i < s->n_tasks && !st; i++)
+                st = runner_task(r, s->task[i], &t, err);
+        }
+    }
+    return st;
+}
+
+static colm_status open_all(runner *r, const char *db, colm_err *err) {
+    char folder[RUNNER_PATH];
+    colm_status st = COLM_OK;
     if (snprintf(r->files, sizeof r->files, "%s.files", db) >= (int)sizeof r->files)
-        return err_set(err, COLM_E_INPUT, "%s: the path is too long", db);
-    char folder[sizeof r->files + 16];
-    snprintf(folder, sizeof folder, "%s/checkpoints", r->files);
-    if ((st = store_open(db, true, &r->db, err))) return st;
-    if ((st = file_make_dirs(folder, err))) return st;
-    if (*store_notice(r->db)) runner_event(r, COLM_EVENT_WARNING, "%s", store_notice(r->db));
-    if ((st = tokenizer_open(r->spec->tokenizer, &r->tok, err))) return st;
+        st = err_set(err, COLM_E_INPUT, "%.100s...: the path is too long", db);
+    if (!st) st = store_open(db, true, &r->db, err);
+    if (!st && *store_notice(r->db)) runner_event(r, COLM_EVENT_WARNING, "%s", store_notice(r->db));
+    if (!st) st = runner_path(r, "checkpoints", folder, err);
+    if (!st) st = file_make_dirs(folder, err);
+    if (!st) st = tokenizer_open(r->spec->tokenizer, &r->tok, err);
+    if (st) return st;
     r->corpus = mem_alloc(r->spec->n_data, sizeof *r->corpus);
     r->task = mem_alloc(r->spec->n_tasks, sizeof *r->task);
     r->arm = mem_alloc(r->spec->n_arms, sizeof *r->arm);
     if (!r->corpus || !r->task || !r->arm) return err_nomem(err, 1024, "runner");
-    return store_experiment(r->db, r->spec->name, p->path, r->spec->digest, r->spec->text, &r->experiment, err);
+    if ((st = open_data(r, err))) return st;
+    return store_experiment(r->db, r->spec->name, r->params->path, r->spec->digest, r->spec->text,
+                            &r->experiment, err);
+}
+
+/* All runs. What fails one is told and the others go on; *err is in the end what the caller must know. */
+static colm_status run_all(runner *r, colm_err *err) {
+    const spec *s = r->spec;
+    uint32_t failed = 0, total = s->n_seeds * s->n_arms;
+    colm_err first = {0};
+    for (uint32_t k = 0; k < s->n_seeds; k++) {
+        r->seed = s->seed[k];
+        memset(r->arm, 0, s->n_arms * sizeof *r->arm);
+        for (uint32_t i = 0; i < s->n_arms; i++) {
+            colm_status st = run_arm(r, i, err);
+            if (!st) continue;
+            if (r->hopeless || st == COLM_E_IO || st == COLM_E_DEVICE || st == COLM_E_NO_DEVICE) return st;
+            if (st == COLM_E_INTERRUPTED)
+                return err_set(err, st, "%s; `colm run %s` goes on from the last finished stage", err->text,
+                               r->params->path);
+            runner_event(r, COLM_EVENT_WARNING, "%s", err->text);
+            if (!failed++) first = *err;
+        }
+    }
+    if (!failed) return COLM_OK;
+    *err = first;
+    return total > 1 ? err_at(err, "%u of %u runs did not finish, the first", failed, total) : first.code;
 }
 
 colm_status colm_run(const colm_run_params *p, colm_err *err) {
     runner r = {.params = p};
     spec *s = NULL;
-    unsigned failed = 0, total = 0;
-    colm_err first = {0};
     colm_err local;
     if (!err) err = &local;
     r.log = (log_sink){log_event, &r};
-    colm_status st = open_all(&r, p, &s, err);
-    if (st) goto out;
-    for (uint32_t k = 0; k < s->n_seeds && st != COLM_E_INTERRUPTED; k++) {
-        r.seed = s->seed[k];
-        memset(r.arm, 0, s->n_arms * sizeof *r.arm);
-        for (uint32_t i = 0; i < s->n_arms && st != COLM_E_INTERRUPTED; i++) {
-            total++;
-            if (!(st = run_arm(&r, i, err))) continue;
-            err_at(err, "%s", r.label);
-            runner_event(&r, COLM_EVENT_WARNING, "%s", err->text);
-            if (!failed++) first = *err;
-        }
+    colm_status st = spec_load(p->path, &s, err);
+    r.spec = s;
+    if (!st) st = open_all(&r, report_db(p->db), err);
+    if (!st) st = run_all(&r, err);
+    if (!st) {
+        uint32_t total = s->n_seeds * s->n_arms;
+        runner_event(&r, COLM_EVENT_LINE, "%s: %s%u run%s finished; to compare them: colm compare %s%s%s",
+                     s->name, total > 1 ? "all " : "", total, total > 1 ? "s" : "", s->name,
+                     p->db ? " --db " : "", p->db ? p->db : "");
     }
-    if (failed) {
-        *err = first;
-        st = first.code;
-        if (failed > 1) err_at(err, "%u of %u runs failed, the first", failed, total);
-    }
-out:
-    for (uint32_t i = 0; s && r.task && i < s->n_tasks; i++) eval_task_close(&r.task[i]);
-    for (uint32_t i = 0; s && r.corpus && i < s->n_data; i++) corpus_close(&r.corpus[i]);
+    for (uint32_t i = 0; r.task && i < s->n_tasks; i++) eval_task_close(&r.task[i]);
+    for (uint32_t i = 0; r.corpus && i < s->n_data; i++) corpus_close(&r.corpus[i]);
     free(r.corpus);
     free(r.task);
     free(r.arm);

@@ -277,8 +277,9 @@ colm_status store_run_begin(store *s, const store_run_row *r, store_id *ret, col
         "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, 'running', ?11, ?12, ?13)";
     static const char update[] =
         "UPDATE run SET parent = ?1, host = ?2, boot = ?3, pid = ?4, process_start = ?5, seen = ?6, "
-        "started = ?6, version = ?7, device = ?8, numerics = ?9, config = ?10, status = 'running', "
-        "reason = NULL, ended = NULL WHERE id = ?11";
+        "started = ?6, version = coalesce(?7, version), device = coalesce(?8, device), "
+        "numerics = coalesce(?9, numerics), config = ?10, status = 'running', reason = NULL, ended = NULL "
+        "WHERE id = ?11";
     const owner *o = &s->self;
     double now = clock_unix();
     store_id id = 0;

@@ -41,10 +41,11 @@ typedef struct {
     store_id experiment;
     const char *arm;
     uint64_t seed;
-    store_id parent;      /* run whose checkpoint this one starts from, 0 for none */
+    store_id parent; /* run whose checkpoint this one starts from, 0 for none */
+    /* NULL where the run computes nothing: what it has stays, or comes from the stages that it copies. */
     const char *version;  /* of colm */
     const char *device;   /* name, driver */
-    const char *numerics; /* ops_identity */
+    const char *numerics; /* of ops_identity, what all runs on a device share */
     const char *config;   /* JSON of the model at the start */
 } store_run_row;
 /* The run of (experiment, arm, seed): a finished or interrupted one is taken up again (its row reused, status

@@ -55,6 +55,11 @@ colm_status store_stage_copy(store *s, const store_stage_row *to, store_id from,
         "INSERT INTO answer (stage, task, scale, item, choice, choice_norm, gold, right, right_norm, bytes, "
         "sums) SELECT ?1, task, "
         "scale, item, choice, choice_norm, gold, right, right_norm, bytes, sums FROM answer WHERE stage = ?2",
+        // A run that computes nothing itself was made where its stages were.
+        "UPDATE run SET (version, device, numerics) = (SELECT r.version, r.device, r.numerics FROM run r JOIN "
+        "stage s ON s.run = r.id WHERE s.id = ?2) WHERE id = (SELECT run FROM stage WHERE id = ?1) AND device "
+        "IS "
+        "NULL",
         "INSERT INTO artifact (stage, kind, path, digest, bytes) SELECT ?1, kind, path, digest, bytes FROM "
         "artifact WHERE stage = ?2",
     };
