@@ -32,6 +32,12 @@ static size_t choose_part(const batch_part *part, size_t n_parts, double at) {
 
 colm_status batch_fill(const batch_part *part, size_t n_parts, uint64_t seed, uint64_t step, uint32_t B,
                        uint32_t T, uint32_t *ret_tokens, uint32_t *ret_targets, colm_err *err) {
+    return batch_fill_rows(part, n_parts, seed, step, 0, B, T, ret_tokens, ret_targets, err);
+}
+
+colm_status batch_fill_rows(const batch_part *part, size_t n_parts, uint64_t seed, uint64_t step, uint32_t row0,
+                            uint32_t B, uint32_t T, uint32_t *ret_tokens, uint32_t *ret_targets,
+                            colm_err *err) {
     double total = 0;
     if (B == 0 || T == 0)
         return err_set(err, COLM_E_INPUT, "a batch of %u windows of %u tokens is empty", B, T);
@@ -41,7 +47,7 @@ colm_status batch_fill(const batch_part *part, size_t n_parts, uint64_t seed, ui
     if (s) return s;
     const rng_stream choice = rng_open(seed, "batch part"), start = rng_open(seed, "batch start");
     for (uint32_t b = 0; b < B; b++) {
-        const uint64_t draw = step << 32 | b;
+        const uint64_t draw = step << 32 | (row0 + b);
         const corpus *c = part[choose_part(part, n_parts, total * rng_uniform(&choice, draw))].corpus;
         size_t n;
         const uint16_t *window = corpus_train(c, &n);

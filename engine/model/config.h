@@ -64,7 +64,8 @@ COLM_MUST_USE colm_status model_chain_grow(const model_config *c, uint32_t heads
 /* One chain linear of n chains with in[i] input and out[i] output columns: W_i is out[i] x (in[0]+..+in[i]).
  * Weights of chains from+1 .. n, which is also the multiply-adds of one row's forward. */
 uint64_t model_linear_params(const uint32_t *in, const uint32_t *out, uint32_t n, uint32_t from);
-/* Multiply-adds of one row's backward when chains 1..frozen are frozen: dW of the trained rows, dx for the trained columns. */
+/* Multiply-adds of one row's backward when chains 1..frozen are frozen: dW of the trained rows, dx for the
+ * trained columns. */
 uint64_t model_linear_backward(const uint32_t *in, const uint32_t *out, uint32_t n, uint32_t frozen);
 
 /* Parameters of chains from+1 .. to (0-based half-open from, to), embeddings and head included. */

@@ -12,9 +12,14 @@
 
 typedef struct {
     uint32_t B, T;
-    bool train;         /* needs a state with trained chains */
-    bool keep_logits;   /* evaluation: every scale's logits of all rows can be read afterwards */
-    uint32_t head_rows; /* rows of logits at a time, a multiple of 64; 0: as many as fit 32 MiB */
+    bool train;           /* needs a state with trained parameters */
+    bool keep_logits;     /* evaluation: every scale's logits of all rows can be read afterwards */
+    uint32_t head_rows;   /* rows of logits at a time, a multiple of 64; 0: as many as fit 32 MiB */
+    const double *lambda; /* training: weight of each scale's cross-entropy, the last above 0; NULL: the full
+                             scale alone. Copied */
+    bool documents; /* packed windows: a row sees its own document only, which begins after a token `eos` */
+    uint32_t eos;
+    bool recompute; /* keep each layer's input only and compute the rest again in the backward pass */
 } graph_params;
 
 typedef struct model_graph model_graph;
@@ -28,12 +33,22 @@ typedef struct {
     uint64_t t; /* 1 for the first step: bias correction */
 } graph_update;
 typedef struct {
-    double loss;      /* mean cross-entropy in nats per token, before the update */
+    double
+        loss; /* sum over scales of lambda times the mean cross-entropy in nats per target, before the update */
     double grad_norm; /* before clipping; of trained parameters */
 } graph_report;
-/* tokens, targets: B*T ids each, below the vocabulary. Allocates nothing. */
+/* A step over one batch. tokens, targets: B*T ids each, below the vocabulary, or ABI_NO_TARGET. Allocates
+ * nothing. */
 COLM_MUST_USE colm_status model_graph_train(model_graph *g, const uint32_t *tokens, const uint32_t *targets,
                                             const graph_update *u, graph_report *ret, colm_err *err);
+/* The same over several micro-batches, weighted by targets over the whole step: model_graph_accumulate for
+ * each, where `targets_in_step` counts the rows with a target in all of them and `micro` is its number from 0;
+ * then model_graph_apply. *ret's loss is this micro-batch's share of the step's. */
+COLM_MUST_USE colm_status model_graph_accumulate(model_graph *g, const uint32_t *tokens,
+                                                 const uint32_t *targets, uint64_t targets_in_step,
+                                                 uint32_t micro, graph_report *ret, colm_err *err);
+COLM_MUST_USE colm_status model_graph_apply(model_graph *g, const graph_update *u, graph_report *ret,
+                                            colm_err *err);
 /* Forward and backward without the update: gradients stay in the state (tests). */
 COLM_MUST_USE colm_status model_graph_gradients(model_graph *g, const uint32_t *tokens, const uint32_t *targets,
                                                 graph_report *ret, colm_err *err);

@@ -2,16 +2,16 @@
  * influences.
  *
  * For y_i = W_i x_{<=i}: dx_j = sum_{i>=j} dy_i W_i[:, j] and dW_i = dy_i^T x_{<=i}. */
-#include <math.h>
-
 #include "engine/model/graph_build.h"
 
 /* dx_j (+)= sum over the trained chains i >= j of dy_i W_i[:, j]; `more` adds to what dx holds. */
 static colm_status input_gradient(model_graph *g, param_kind k, uint32_t layer, const act *dy, const act *dx,
                                   bool more, colm_err *err) {
-    for (uint32_t j = g->lo[1]; j < g->hi[1]; j++)
+    EACH_TRAINED(g, j) {
+        bool add = more;
         for (uint32_t i = j; i < g->hi[1]; i++) {
             uint32_t w = model_state_index(g->s, k, layer, i);
+            if (w == MODEL_NO_TENSOR) continue;
             ops_view out = act_view(g, dx);
             ops_call c = {.op = OP_LINEAR_DX, .t = {act_view(g, dy), model_state_param(g->s, w), out, out}};
             c.p.linear = (struct abi_linear){.M = g->rows,
@@ -23,17 +23,20 @@ static colm_status input_gradient(model_graph *g, param_kind k, uint32_t layer, 
                                              .wo = g->s->col[dx->space][j],
                                              .ldy = dy->ld,
                                              .yo = act_col(g, dy, i),
-                                             .init = more || i > j};
+                                             .init = add};
             TRY(ops_add(&g->backward, &c, err));
+            add = true;
         }
+    }
     return COLM_OK;
 }
 
-/* dW_i = dy_i^T x_{<=i} for every trained chain. */
-static colm_status weight_gradient(model_graph *g, param_kind k, uint32_t layer, const act *dy, const act *x,
-                                   colm_err *err) {
-    for (uint32_t i = g->lo[1]; i < g->hi[1]; i++) {
+/* dW_i = dy_i^T x_{<=i} and the bias's gradient, for every trained chain. */
+static colm_status weight_gradient(model_graph *g, param_kind k, param_kind bias, uint32_t layer, const act *dy,
+                                   const act *x, colm_err *err) {
+    EACH_TRAINED(g, i) {
         uint32_t w = model_state_index(g->s, k, layer, i);
+        if (w == MODEL_NO_TENSOR) continue;
         ops_view dw = model_state_grad(g->s, w);
         ops_call c = {.op = OP_LINEAR_DW, .t = {act_view(g, dy), act_view(g, x), dw, dw}};
         c.p.linear = (struct abi_linear){.M = g->rows,
@@ -44,150 +47,210 @@ static colm_status weight_gradient(model_graph *g, param_kind k, uint32_t layer,
                                          .ldy = dy->ld,
                                          .yo = act_col(g, dy, i)};
         TRY(ops_add(&g->backward, &c, err));
+        TRY(graph_bias_gradient(g, bias, layer, i, dy, err));
     }
     return COLM_OK;
 }
 
-/* Gain gradients, then the gradient that the norm passes on, added to the residual stream's. */
-static colm_status norm_gradient(model_graph *g, param_kind k, uint32_t layer, const act *x, const act *stat,
-                                 const act *dy, colm_err *err) {
-    for (uint32_t i = g->lo[1]; i < g->hi[1]; i++) {
-        uint32_t w = model_state_index(g->s, k, layer, i);
-        struct abi_norm p = {.rows = g->rows,
-                             .width = g->s->config.chain[i].width,
-                             .cols = act_width(g, ACT_D, i),
-                             .ldx = x->ld,
-                             .xo = act_col(g, x, i),
-                             .ldy = dy->ld,
-                             .yo = act_col(g, dy, i),
-                             .so = graph_stat_offset(g, stat, i, false),
-                             .eps = (float)g->s->config.norm_eps};
-        ops_call dg = {.op = OP_NORM_DG,
-                       .t = {act_view(g, x), act_view(g, stat), act_view(g, dy), model_state_grad(g->s, w)},
-                       .p.norm = p};
-        ops_call dx = {.op = OP_NORM_DX,
-                       .t = {act_view(g, x), model_state_param(g->s, w), act_view(g, stat), act_view(g, dy),
-                             act_view(g, &g->dx)},
-                       .p.norm = p};
-        TRY(ops_add(&g->backward, &dg, err));
-        TRY(ops_add(&g->backward, &dx, err));
+/* The gradient of a branch's output: the residual stream's own, or what its post-norm makes of it. */
+static colm_status branch(model_graph *g, param_kind post, uint32_t layer, const act *out, const act *stat,
+                          const act **ret, colm_err *err) {
+    *ret = &g->dx;
+    if (!g->s->config.family.post_norms) return COLM_OK;
+    TRY(graph_zero(g, &g->backward, act_view(g, &g->dout), err));
+    EACH_TRAINED(g, i) {
+        norm_of n = {post, PARAM_KINDS, layer, i};
+        TRY(graph_norm_gradient(g, n, out, stat, &g->dx, &g->dout, err));
     }
+    *ret = &g->dout;
     return COLM_OK;
 }
 
-static colm_status attention_gradient(model_graph *g, const layer_acts *a, const layer_part *p, uint32_t i,
-                                      colm_err *err) {
-    const model_config *cfg = &g->s->config;
-    struct abi_attn n = {.rows = g->rows,
-                         .T = g->p.T,
-                         .heads = cfg->chain[i].heads,
-                         .kv_heads = cfg->chain[i].kv_heads,
-                         .hd = cfg->head_dim,
-                         .ldq = p->q.ld,
-                         .qo = act_col(g, &p->q, i),
-                         .ldk = p->k.ld,
-                         .ko = act_col(g, &p->k, i),
-                         .ldo = a->o.ld,
-                         .oo = act_col(g, &a->o, i),
-                         .so = graph_stat_offset(g, &p->lse, i, true),
-                         .scale = (float)(1 / sqrt(cfg->head_dim))};
-    ops_view q = act_view(g, &p->q), k = act_view(g, &p->k), v = act_view(g, &p->v), dO = act_view(g, &g->dob),
-             lse = act_view(g, &p->lse), delta = act_view(g, &g->delta);
-    ops_call d = {.op = OP_ATTN_DELTA, .t = {act_view(g, &a->o), dO, delta}, .p.attn = n};
-    ops_call dq = {.op = OP_ATTN_DQ, .t = {q, k, v, dO, lse, delta, act_view(g, &g->dq)}, .p.attn = n};
-    ops_call dkv = {.op = OP_ATTN_DKV,
-                    .t = {q, k, v, dO, lse, delta, act_view(g, &g->dk), act_view(g, &g->dv)},
-                    .p.attn = n};
-    TRY(ops_add(&g->backward, &d, err));
-    TRY(ops_add(&g->backward, &dq, err));
-    return ops_add(&g->backward, &dkv, err);
-}
-
-static colm_status unrope(model_graph *g, const act *x, uint32_t chain, uint32_t heads, colm_err *err) {
-    uint32_t hd = g->s->config.head_dim;
-    ops_call c = {.op = OP_ROPE, .t = {act_view(g, x), {g->rope, 0, (uint64_t)g->p.T * hd}}};
-    c.p.rope = (struct abi_rope){g->rows, g->p.T, heads, hd, x->ld, act_col(g, x, chain), -1};
-    return ops_add(&g->backward, &c, err);
-}
-
-static colm_status layer_backward(model_graph *g, uint32_t l, colm_err *err) {
-    layer_acts *a = &g->layer[l];
+static colm_status feed_forward(model_graph *g, uint32_t layer, colm_err *err) {
+    layer_acts *a = &g->layer[layer];
     layer_part *p = &a->part[1];
-    uint32_t lo = g->lo[1], hi = g->hi[1];
+    const act *dy;
+    bool gated = model_ffn_gated(&g->s->config.family);
+    TRY(branch(g, PARAM_POST2, layer, &p->fout, &p->stat_f, &dy, err));
+    TRY(input_gradient(g, PARAM_W2, layer, dy, &g->dz, false, err));
+    TRY(weight_gradient(g, PARAM_W2, PARAM_B2, layer, dy, &a->z, err));
+    /* a and b turn into their own gradients in place. */
+    ops_call c = {.op = OP_SWIGLU_GRAD,
+                  .t = {act_view(g, &p->a), act_view(g, gated ? &p->b : &p->a), act_view(g, &g->dz)}};
+    c.p.ew = graph_activation(g, 1, p, &g->dz);
+    TRY(ops_add(&g->backward, &c, err));
+    TRY(weight_gradient(g, PARAM_W1, PARAM_B1, layer, &p->a, &a->h2, err));
+    TRY(input_gradient(g, PARAM_W1, layer, &p->a, &g->dh, false, err));
+    if (!gated) return COLM_OK;
+    TRY(weight_gradient(g, PARAM_W3, PARAM_B3, layer, &p->b, &a->h2, err));
+    return input_gradient(g, PARAM_W3, layer, &p->b, &g->dh, true, err);
+}
 
-    /* x' = mid + W2 (silu(a) b): a and b turn into their own gradients in place. */
-    TRY(input_gradient(g, PARAM_W2, l, &g->dx, &g->dz, false, err));
-    TRY(weight_gradient(g, PARAM_W2, l, &g->dx, &a->z, err));
-    ops_call s = {.op = OP_SWIGLU_GRAD, .t = {act_view(g, &p->a), act_view(g, &p->b), act_view(g, &g->dz)}};
-    s.p.ew = (struct abi_ew){g->rows, g->s->col[ACT_F][hi] - g->s->col[ACT_F][lo], p->a.ld, 0, g->dz.ld, 0};
-    TRY(ops_add(&g->backward, &s, err));
-    TRY(weight_gradient(g, PARAM_W1, l, &p->a, &a->h2, err));
-    TRY(weight_gradient(g, PARAM_W3, l, &p->b, &a->h2, err));
-    TRY(input_gradient(g, PARAM_W1, l, &p->a, &g->dh, false, err));
-    TRY(input_gradient(g, PARAM_W3, l, &p->b, &g->dh, true, err));
-    TRY(norm_gradient(g, PARAM_NORM2, l, &p->mid, &p->stat2, &g->dh, err));
-
-    /* mid = x + O attention(q, k, v) */
-    TRY(input_gradient(g, PARAM_O, l, &g->dx, &g->dob, false, err));
-    TRY(weight_gradient(g, PARAM_O, l, &g->dx, &a->o, err));
-    for (uint32_t i = lo; i < hi; i++) TRY(attention_gradient(g, a, p, i, err));
-    for (uint32_t i = lo; i < hi; i++) {
-        TRY(unrope(g, &g->dq, i, g->s->config.chain[i].heads, err));
-        TRY(unrope(g, &g->dk, i, g->s->config.chain[i].kv_heads, err));
+/* dQ of every trained chain; dK and dV where the owner of the keys and values trains. In CoLM-Air that is chain
+ * 1, whose gradient sums over all chains' heads. */
+static colm_status attention(model_graph *g, uint32_t layer, colm_err *err) {
+    layer_acts *a = &g->layer[layer];
+    layer_part *p = &a->part[1];
+    ops_view dO = act_view(g, &g->dob), stat = act_view(g, &p->lse), first = graph_first(g, layer);
+    EACH_TRAINED(g, i) {
+        uint32_t owner = graph_kv_chain(g, i);
+        layer_part *kv = &a->part[graph_part_of(g, owner)];
+        ops_view q = act_view(g, &p->q), k = act_view(g, &kv->k), v = act_view(g, &kv->v);
+        struct abi_attn n = graph_attn(g, layer, i);
+        ops_call delta = {.op = OP_ATTN_DELTA, .t = {act_view(g, &a->o), dO, stat}, .p.attn = n};
+        ops_call dq = {.op = OP_ATTN_DQ, .t = {q, k, v, dO, stat, first, act_view(g, &g->dq)}, .p.attn = n};
+        TRY(ops_add(&g->backward, &delta, err));
+        TRY(ops_add(&g->backward, &dq, err));
+        if (owner < g->lo[1]) continue;
+        n.acc = i > owner;
+        ops_call dkv = {.op = OP_ATTN_DKV,
+                        .t = {q, k, v, dO, stat, first, act_view(g, &g->dk), act_view(g, &g->dv)},
+                        .p.attn = n};
+        TRY(ops_add(&g->backward, &dkv, err));
     }
-    TRY(weight_gradient(g, PARAM_Q, l, &g->dq, &a->h1, err));
-    TRY(weight_gradient(g, PARAM_K, l, &g->dk, &a->h1, err));
-    TRY(weight_gradient(g, PARAM_V, l, &g->dv, &a->h1, err));
-    TRY(input_gradient(g, PARAM_Q, l, &g->dq, &g->dh, false, err));
-    TRY(input_gradient(g, PARAM_K, l, &g->dk, &g->dh, true, err));
-    TRY(input_gradient(g, PARAM_V, l, &g->dv, &g->dh, true, err));
-    return norm_gradient(g, PARAM_NORM1, l, &p->x, &p->stat1, &g->dh, err);
+    EACH_TRAINED(g, i) {
+        const model_chain *ch = &g->s->config.chain[i];
+        TRY(graph_rope(g, &g->backward, &g->dq, i, ch->heads, -1, err));
+        if (ch->kv_heads) TRY(graph_rope(g, &g->backward, &g->dk, i, ch->kv_heads, -1, err));
+    }
+    return COLM_OK;
 }
 
-static colm_status zero(model_graph *g, ops_view v, colm_err *err) {
-    ops_call c = {.op = OP_ZERO, .t = {v}, .p.zero = {(uint32_t)v.len}};
-    return ops_add(&g->backward, &c, err);
+static colm_status head_norm(model_graph *g, param_kind k, uint32_t layer, uint32_t i, uint32_t heads,
+                             const act *x, const act *stat, stat_per per, const act *dy, const act *dx,
+                             colm_err *err) {
+    uint32_t gain = model_state_index(g->s, k, layer, i);
+    if (gain == MODEL_NO_TENSOR) return COLM_OK;
+    struct abi_head_norm p = graph_head_norm(g, i, heads, dx, dy, stat, per);
+    ops_call d = {.op = OP_HEAD_NORM_DX,
+                  .t = {act_view(g, x), model_state_param(g->s, gain), act_view(g, stat), act_view(g, dy),
+                        act_view(g, dx)},
+                  .p.head_norm = p};
+    ops_call dg = {.op = OP_HEAD_NORM_DG,
+                   .t = {act_view(g, x), act_view(g, stat), act_view(g, dy), model_state_grad(g->s, gain)},
+                   .p.head_norm = p};
+    TRY(ops_add(&g->backward, &d, err));
+    return ops_add(&g->backward, &dg, err);
 }
 
-colm_status graph_backward(model_graph *g, colm_err *err) {
-    model_state *s = g->s;
-    uint32_t L = s->config.layers;
-    /* These are added to rather than written: tokens that a batch lacks, gains, the residual stream's gradient.
-     */
-    for (uint32_t i = g->lo[1]; i < g->hi[1]; i++)
-        TRY(zero(g, model_state_grad(s, model_state_index(s, PARAM_EMBED, 0, i)), err));
-    TRY(zero(g, (ops_view){s->grads, s->gains_at - s->trained_at, s->end - s->gains_at}, err));
-    TRY(zero(g, act_view(g, &g->dx), err));
-    TRY(norm_gradient(g, PARAM_NORMF, 0, &g->layer[L].part[1].x, &g->layer[L].part[1].stat1, &g->dhf, err));
-    for (uint32_t l = L; l-- > 0;) TRY(layer_backward(g, l, err));
-    for (uint32_t i = g->lo[1]; i < g->hi[1]; i++) {
-        uint32_t e = model_state_index(s, PARAM_EMBED, 0, i);
+static colm_status queries_keys_values(model_graph *g, uint32_t layer, colm_err *err) {
+    layer_acts *a = &g->layer[layer];
+    layer_part *p = &a->part[1];
+    const act *dq = &g->dq, *dk = &g->dk;
+    if (g->s->config.family.qk_norm) {
+        EACH_TRAINED(g, i) {
+            const model_chain *ch = &g->s->config.chain[i];
+            TRY(head_norm(g, PARAM_QN, layer, i, ch->heads, &p->qraw, &p->stat_q, STAT_HEAD, &g->dq, &g->dqraw,
+                          err));
+            TRY(head_norm(g, PARAM_KN, layer, i, ch->kv_heads, &p->kraw, &p->stat_k, STAT_KV_HEAD, &g->dk,
+                          &g->dkraw, err));
+        }
+        dq = &g->dqraw, dk = &g->dkraw;
+    }
+    TRY(weight_gradient(g, PARAM_Q, PARAM_BQ, layer, dq, &a->h1, err));
+    TRY(weight_gradient(g, PARAM_K, PARAM_BK, layer, dk, &a->h1, err));
+    TRY(weight_gradient(g, PARAM_V, PARAM_BV, layer, &g->dv, &a->h1, err));
+    TRY(input_gradient(g, PARAM_Q, layer, dq, &g->dh, false, err));
+    TRY(input_gradient(g, PARAM_K, layer, dk, &g->dh, true, err));
+    return input_gradient(g, PARAM_V, layer, &g->dv, &g->dh, true, err);
+}
+
+static colm_status input_norm(model_graph *g, param_kind gain, param_kind bias, uint32_t layer, const act *x,
+                              const act *stat, const act *dy, colm_err *err) {
+    EACH_TRAINED(g, i) {
+        norm_of n = {gain, g->s->config.family.norm == NORM_LAYER ? bias : PARAM_KINDS, layer, i};
+        TRY(graph_norm_gradient(g, n, x, stat, dy, &g->dx, err));
+    }
+    return COLM_OK;
+}
+
+static colm_status layer_backward(model_graph *g, uint32_t layer, colm_err *err) {
+    layer_acts *a = &g->layer[layer];
+    layer_part *p = &a->part[1];
+    const act *dy;
+    if (g->p.recompute) TRY(graph_layer(g, &g->backward, layer, true, err));
+    TRY(feed_forward(g, layer, err));
+    TRY(input_norm(g, PARAM_NORM2, PARAM_NORM2B, layer, &p->mid, &p->stat2, &g->dh, err));
+    TRY(branch(g, PARAM_POST1, layer, &p->oout, &p->stat_o, &dy, err));
+    TRY(input_gradient(g, PARAM_O, layer, dy, &g->dob, false, err));
+    TRY(weight_gradient(g, PARAM_O, PARAM_BO, layer, dy, &a->o, err));
+    TRY(attention(g, layer, err));
+    TRY(queries_keys_values(g, layer, err));
+    return input_norm(g, PARAM_NORM1, PARAM_NORM1B, layer, &p->x, &p->stat1, &g->dh, err);
+}
+
+/* dE += embed_scale sum of dX over each token's rows; likewise over positions. */
+static colm_status embed(model_graph *g, uint32_t i, colm_err *err) {
+    uint32_t e = model_state_index(g->s, PARAM_EMBED, 0, i), pos = model_state_index(g->s, PARAM_POS, 0, i);
+    double scale = g->s->config.chain[i].embed_scale;
+    struct abi_embed_grad p = {.cols = act_width(g, ACT_D, i),
+                               .lde = g->s->tensor[e].ld,
+                               .ldx = g->dx.ld,
+                               .xo = act_col(g, &g->dx, i),
+                               .acc = 1,
+                               .scale = scale > 0 ? (float)scale : 1};
+    graph_window w = {0};
+    while (graph_next_window(g, e, &w)) {
+        p.first = w.first;
+        p.count = w.all ? 0 : w.count;
         ops_call c = {.op = OP_EMBED_GRAD,
                       .t = {{g->list, 0, g->rows16},
                             {g->start, 0, g->rows16 + 16},
                             {g->order, 0, g->rows16},
                             act_view(g, &g->dx),
-                            model_state_grad(s, e)}};
-        c.p.embed_grad = (struct abi_embed_grad){.cols = act_width(g, ACT_D, i),
-                                                 .lde = s->tensor[e].ld,
-                                                 .ldx = g->dx.ld,
-                                                 .xo = act_col(g, &g->dx, i),
-                                                 .scale = 1};
+                            graph_window_of(model_state_grad(g->s, e), &w)},
+                      .p.embed_grad = p};
         TRY(ops_add(&g->backward, &c, err));
     }
-    return COLM_OK;
+    if (pos == MODEL_NO_TENSOR) return COLM_OK;
+    p.lde = g->s->tensor[pos].ld;
+    p.scale = 1, p.first = p.count = 0;
+    p.unique = g->p.T;
+    ops_call c = {.op = OP_EMBED_GRAD,
+                  .t = {{g->pos_list, 0, g->rows16},
+                        {g->pos_start, 0, g->rows16 + 16},
+                        {g->pos_order, 0, g->rows16},
+                        act_view(g, &g->dx),
+                        model_state_grad(g->s, pos)},
+                  .p.embed_grad = p};
+    return ops_add(&g->backward, &c, err);
 }
 
-/* Elements per update call: one binding's window. */
-#define PIECE ((uint64_t)1 << 24)
+/* What is added to rather than written, cleared before the first micro-batch: embeddings (a tied one is written
+ * by its head's gradient first) and everything that is no matrix. */
+static colm_status clear(model_graph *g, colm_err *err) {
+    model_state *s = g->s;
+    uint64_t gains = s->end - s->gains_at;
+    EACH_TRAINED(g, i) {
+        uint32_t e = model_state_index(s, PARAM_EMBED, 0, i), pos = model_state_index(s, PARAM_POS, 0, i);
+        graph_window w = {0};
+        while (!s->config.chain[i].tied && graph_next_window(g, e, &w))
+            TRY(graph_zero(g, &g->clear, graph_window_of(model_state_grad(s, e), &w), err));
+        if (pos != MODEL_NO_TENSOR) TRY(graph_zero(g, &g->clear, model_state_grad(s, pos), err));
+    }
+    return gains ? graph_zero(g, &g->clear, (ops_view){s->grads, s->gains_at - s->trained_at, gains}, err)
+                 : COLM_OK;
+}
+
+colm_status graph_backward(model_graph *g, colm_err *err) {
+    uint32_t L = g->s->config.layers;
+    if (g->lo[1] == g->hi[1]) return COLM_OK;
+    TRY(clear(g, err));
+    TRY(graph_zero(g, &g->backward, act_view(g, &g->dx), err));
+    TRY(input_norm(g, PARAM_NORMF, PARAM_NORMFB, 0, &g->layer[L].part[1].x, &g->layer[L].part[1].stat1, &g->dhf,
+                   err));
+    for (uint32_t l = L; l-- > 0;) TRY(layer_backward(g, l, err));
+    EACH_TRAINED(g, i) TRY(embed(g, i, err));
+    return COLM_OK;
+}
 
 colm_status graph_update_list(model_graph *g, colm_err *err) {
     model_state *s = g->s;
     uint64_t n = s->end - s->trained_at, gains = s->gains_at - s->trained_at, partials = 0;
     ops_view out = {g->clip, 0, 64};
     ops_view partial = {g->partial, 0, ops_buffer_len(s->machine, g->partial)};
-    for (uint64_t at = 0; at < n; at += PIECE) {
-        uint64_t len = n - at < PIECE ? n - at : PIECE;
+    for (uint64_t at = 0; at < n; at += GRAPH_PIECE) {
+        uint64_t len = n - at < GRAPH_PIECE ? n - at : GRAPH_PIECE;
         ops_call c = {.op = OP_SUMSQ, .t = {{s->grads, at, len}, partial}};
         c.p.sumsq = (struct abi_sumsq){(uint32_t)len, (uint32_t)partials};
         TRY(ops_add(&g->update, &c, err));
@@ -196,14 +259,14 @@ colm_status graph_update_list(model_graph *g, colm_err *err) {
     ops_call clip = {.op = OP_CLIP, .t = {partial, out}, .p.clip = {(uint32_t)partials, 0}};
     TRY(ops_add(&g->update, &clip, err));
     for (uint64_t at = 0; at < n;) {
-        uint64_t end = at < gains ? gains : n, len = end - at < PIECE ? end - at : PIECE;
+        uint64_t end = at < gains ? gains : n, len = end - at < GRAPH_PIECE ? end - at : GRAPH_PIECE;
         ops_call c = {.op = OP_ADAMW,
                       .t = {{s->params, s->trained_at + at, len},
                             {s->grads, at, len},
                             {s->moment1, at, len},
                             {s->moment2, at, len},
                             out}};
-        c.p.adamw = (struct abi_adamw){.n = (uint32_t)len, .decay = at < gains ? 1.0f : 0.0f};
+        c.p.adamw = (struct abi_adamw){.n = (uint32_t)len};
         TRY(ops_add(&g->update, &c, err));
         at += len;
     }

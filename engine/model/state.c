@@ -51,18 +51,32 @@ static void lay_out(model_state *s) {
     for (int gains = 0; gains <= 1; gains++) {
         if (gains) s->gains_at = at;
         for (size_t i = 0; i < s->n_tensors; i++)
-            if (trains(s, &s->shape[i]) && param_is_vector(s->shape[i].kind) == gains)
-                place(s, i, &at);
+            if (trains(s, &s->shape[i]) && param_is_vector(s->shape[i].kind) == gains) place(s, i, &at);
     }
     s->end = at;
 }
 
 colm_status model_state_create(ops_machine *m, const model_weights *w, uint32_t frozen, model_state **ret,
                                colm_err *err) {
+    return model_state_create_trained(m, w, (model_trained){.frozen = frozen}, ret, err);
+}
+
+colm_status model_state_create_trained(ops_machine *m, const model_weights *w, model_trained t,
+                                       model_state **ret, colm_err *err) {
+    for (uint32_t i = t.frozen; t.head_only && i < w->config.n_chains; i++)
+        if (w->config.chain[i].tied)
+            return err_set(
+                err, COLM_E_INPUT,
+                "chain %u's head is its embedding (tied): training the heads alone would move it; untie it",
+                i + 1);
     colm_status st = COLM_OK;
     model_state *s = mem_alloc(1, sizeof *s);
     if (!s) return err_nomem(err, sizeof *s, "model state");
-    *s = (model_state){.machine = m, .config = w->config, .frozen = frozen, .n_tensors = w->n_tensors};
+    *s = (model_state){.machine = m,
+                       .config = w->config,
+                       .frozen = t.frozen,
+                       .head_only = t.head_only,
+                       .n_tensors = w->n_tensors};
     s->shape = mem_alloc(s->n_tensors, sizeof *s->shape);
     s->tensor = mem_alloc(s->n_tensors, sizeof *s->tensor);
     size_t n_index = (size_t)s->config.n_chains * s->config.layers * PARAM_KINDS;

@@ -39,6 +39,14 @@ typedef struct {
  * gradients. */
 COLM_MUST_USE colm_status model_state_create(ops_machine *m, const model_weights *w, uint32_t frozen,
                                              model_state **ret, colm_err *err);
+/* The same with a finer choice of what trains. head_only: of chains beyond `frozen` the output heads alone;
+ * refused when one of them is tied, since its embedding would move. */
+typedef struct {
+    uint32_t frozen;
+    bool head_only;
+} model_trained;
+COLM_MUST_USE colm_status model_state_create_trained(ops_machine *m, const model_weights *w, model_trained t,
+                                                     model_state **ret, colm_err *err);
 void model_state_free(model_state **s);
 COLM_MUST_USE colm_status model_state_upload(model_state *s, const model_weights *w, colm_err *err);
 COLM_MUST_USE colm_status model_state_download(model_state *s, model_weights *w, colm_err *err);

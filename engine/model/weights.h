@@ -89,7 +89,8 @@ typedef struct {
 COLM_MUST_USE colm_status model_weights_create(const model_config *c, model_weights **ret, colm_err *err);
 void model_weights_free(model_weights **w);
 const model_tensor *model_weights_find(const model_weights *w, const char *name);
-const model_tensor *model_weights_at(const model_weights *w, param_kind k, uint32_t layer, uint32_t chain); /* or NULL */
+const model_tensor *model_weights_at(const model_weights *w, param_kind k, uint32_t layer,
+                                     uint32_t chain); /* or NULL */
 
 /* Random start: matrices and embeddings normal(0, 0.02), those that write to the residual stream 0.02/sqrt(2L),
  * gains 1. Each element is a pure function of (seed, tensor name, index): a chain starts the same whatever

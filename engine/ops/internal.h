@@ -88,6 +88,7 @@ struct ops_machine {
     char purpose[OPS_MAX_PURPOSES][32];
     uint64_t purpose_bytes[OPS_MAX_PURPOSES];
     size_t n_purposes;
+    uint64_t window;   /* most elements of a view */
     void *own;         /* the machine kind's state */
     gpu_device *owned; /* closed with the machine; NULL when the device is the caller's */
 };

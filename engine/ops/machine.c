@@ -10,6 +10,7 @@ ops_machine *machine_new(const ops_vtable *vt, const char *name) {
     ops_machine *m = mem_alloc(1, sizeof *m);
     if (!m) return NULL;
     m->vt = vt;
+    m->window = UINT64_MAX / 64;
     snprintf(m->name, sizeof m->name, "%s", name);
     return m;
 }
@@ -77,6 +78,11 @@ void ops_buffer_free(ops_machine *m, ops_buf *b) {
     m->vt->buffer_free(m, s);
     s->live = false;
     *b = 0;
+}
+
+uint64_t ops_window(const ops_machine *m) { return m->window; }
+void ops_limit_window(ops_machine *m, uint64_t elements) {
+    if (elements < m->window) m->window = elements;
 }
 
 uint64_t ops_buffer_len(const ops_machine *m, ops_buf b) {

@@ -231,6 +231,7 @@ colm_status ops_open_gpu(gpu_device *d, const ops_machine_params *p, ops_machine
     }
     *o = (gpu_own){.device = d, .info = g, .kernels = kernels, .sync = p->sync};
     m->own = o;
+    m->window = (g->max_range / 16 < g->max_texels ? g->max_range / 16 : g->max_texels) * 4;
     log_line(p->log, LOG_INFO, "device: %s; kernels: %s", g->name, kernels);
     *ret = m;
     return COLM_OK;

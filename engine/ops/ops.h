@@ -175,6 +175,9 @@ void ops_buffer_free(ops_machine *m, ops_buf *b);
 uint64_t ops_buffer_len(const ops_machine *m, ops_buf b);
 /* Bytes now allocated for a purpose (NULL: all), counted as a float device would. */
 uint64_t ops_bytes(const ops_machine *m, const char *purpose);
+/* Most elements that one view may have (the device's binding and texel limits). Tests lower it to see windows at work. */
+uint64_t ops_window(const ops_machine *m);
+void ops_limit_window(ops_machine *m, uint64_t elements);
 /* Copies in the buffer's own type (float or uint32_t); blocking. On the plan machine they do nothing. */
 COLM_MUST_USE colm_status ops_write(ops_machine *m, ops_buf b, uint64_t off, const void *src, uint64_t n,
                                     colm_err *err);

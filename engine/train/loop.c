@@ -2,30 +2,57 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/base/log.h"
 #include "engine/base/mem.h"
 
-static graph_params graph_shape(const train_params *p) {
-    return (graph_params){.B = p->batch, .T = p->context, .train = true};
+static uint32_t micro_batches(const train_params *p) {
+    return p->accumulate ? p->accumulate : 1;
 }
 
-uint64_t train_flops(const model_config *c, const train_params *p) {
-    uint64_t sequence =
-        model_flops_forward(c, c->n_chains, p->context) + model_flops_backward(c, p->frozen, p->context);
-    return train_steps(p) * p->batch * sequence;
+/* The model that takes part: chains beyond the largest scale with a loss do not. */
+static model_config taking_part(const model_config *c, const train_params *p) {
+    return model_config_prefix(c, p->scale ? p->scale : c->n_chains);
 }
 
-colm_status train_memory(const model_config *c, const train_params *p, uint64_t *ret, colm_err *err) {
+static graph_params graph_shape(const model_config *c, const train_params *p, uint32_t eos) {
+    bool weighted = p->lambda[c->n_chains - 1] > 0;
+    return (graph_params){.B = p->batch,
+                          .T = p->context,
+                          .train = true,
+                          .lambda = weighted ? p->lambda : NULL,
+                          .documents = p->documents,
+                          .eos = eos,
+                          .recompute = p->recompute};
+}
+
+uint64_t train_flops(const model_config *full, const train_params *p) {
+    model_config c = taking_part(full, p);
+    uint64_t backward = p->head_only ? 0 : model_flops_backward(&c, p->frozen, p->context);
+    for (uint32_t i = p->frozen; p->head_only && i < c.n_chains; i++) /* dW of the heads alone */
+        backward += 2ull * p->context * c.vocab * param_cols(&c, PARAM_HEAD, i, 0);
+    return train_steps(p) * micro_batches(p) * p->batch *
+           (model_flops_forward(&c, c.n_chains, p->context) + backward);
+}
+
+/* State and graph for a stage, on any machine. */
+static colm_status set_up(ops_machine *m, const model_weights *w, const train_params *p, uint32_t eos,
+                          model_state **ret_s, model_graph **ret_g, colm_err *err) {
+    graph_params gp = graph_shape(&w->config, p, eos);
+    colm_status st = model_state_create_trained(m, w, (model_trained){p->frozen, p->head_only}, ret_s, err);
+    return st ? st : model_graph_create(*ret_s, &gp, ret_g, err);
+}
+
+colm_status train_memory(const model_config *full, const train_params *p, uint64_t *ret, colm_err *err) {
+    model_config c = taking_part(full, p);
     ops_machine *m = NULL;
     model_weights *w = NULL;
     model_state *s = NULL;
     model_graph *g = NULL;
-    graph_params gp = graph_shape(p);
     colm_status st = ops_open_plan(&m, err);
-    if (!st) st = model_weights_create(c, &w, err);
-    if (!st) st = model_state_create(m, w, p->frozen, &s, err);
-    if (!st) st = model_graph_create(s, &gp, &g, err);
+    if (!st) st = model_weights_create(&c, &w, err);
+    if (!st) st = set_up(m, w, p, 0, &s, &g, err);
     if (!st) *ret = ops_bytes(m, NULL);
     model_graph_free(&g);
     model_state_free(&s);
@@ -34,19 +61,40 @@ colm_status train_memory(const model_config *c, const train_params *p, uint64_t 
     return st;
 }
 
+/* The micro-batches of one step, then the update. Windows have a target at every row. */
+static colm_status one_step(model_graph *g, const train_job *job, uint64_t s, const graph_update *u,
+                            uint32_t *tokens, uint32_t *targets, graph_report *ret, colm_err *err) {
+    const train_params *p = &job->params;
+    uint32_t n = micro_batches(p);
+    uint64_t in_step = (uint64_t)n * p->batch * p->context;
+    graph_report sum = {0};
+    for (uint32_t k = 0; k < n; k++) {
+        graph_report r;
+        colm_status st = batch_fill_rows(job->part, job->n_parts, job->seed, s, k * p->batch, p->batch,
+                                         p->context, tokens, targets, err);
+        if (!st)
+            st = n == 1 ? model_graph_train(g, tokens, targets, u, &r, err)
+                        : model_graph_accumulate(g, tokens, targets, in_step, k, &r, err);
+        if (st) return st;
+        sum.loss += r.loss;
+        sum.grad_norm = r.grad_norm;
+    }
+    colm_status st = n == 1 ? COLM_OK : model_graph_apply(g, u, &sum, err);
+    if (!st) *ret = sum;
+    return st;
+}
+
 static colm_status steps_run(model_graph *g, const train_job *job, uint32_t *tokens, uint32_t *targets,
                              train_result *ret, colm_err *err) {
     const train_params *p = &job->params;
     uint64_t steps = train_steps(p), tail = steps - steps / 10;
-    double sum = 0, start = clock_seconds();
+    double tokens_per_step = (double)micro_batches(p) * p->batch * p->context, sum = 0, start = clock_seconds();
     if (tail == steps) tail = steps - 1;
     for (uint64_t s = 0; s < steps; s++) {
         double before = clock_seconds();
         graph_update u = {train_lr(p, s), p->beta1, p->beta2, p->eps, p->decay, p->clip, s + 1};
         graph_report r;
-        colm_status st =
-            batch_fill(job->part, job->n_parts, job->seed, s, p->batch, p->context, tokens, targets, err);
-        if (!st) st = model_graph_train(g, tokens, targets, &u, &r, err);
+        colm_status st = one_step(g, job, s, &u, tokens, targets, &r, err);
         if (st) return err_at(err, "step %llu", (unsigned long long)s);
         if (!isfinite(r.loss) || !isfinite(r.grad_norm))
             return err_set(
@@ -54,16 +102,21 @@ static colm_status steps_run(model_graph *g, const train_job *job, uint32_t *tok
                 "step %llu: loss %g, gradient norm %g: not finite; a lower \"lr\" or a \"clip\" usually helps",
                 (unsigned long long)s, r.loss, r.grad_norm);
         if (s >= tail) sum += r.loss;
-        train_tick t = {s,           steps, r.loss,
-                        r.grad_norm, u.lr,  p->batch * p->context / (clock_seconds() - before)};
+        train_tick t = {s, steps, r.loss, r.grad_norm, u.lr, tokens_per_step / (clock_seconds() - before)};
         if (job->tick && job->tick(job->user, &t))
             return err_set(err, COLM_E_INTERRUPTED, "stopped after step %llu", (unsigned long long)s);
     }
     ret->steps = steps;
-    ret->tokens = steps * p->batch * p->context;
+    ret->tokens = steps * (uint64_t)tokens_per_step;
     ret->seconds = clock_seconds() - start;
     ret->loss = sum / (double)(steps - tail);
     return COLM_OK;
+}
+
+/* The weights that take part: w itself, or its first chains when the loss is taken at a smaller scale. */
+static colm_status part_of(model_weights *w, const train_params *p, model_weights **ret, colm_err *err) {
+    if (!p->scale || p->scale >= w->config.n_chains) return *ret = w, COLM_OK;
+    return model_weights_prefix(w, p->scale, ret, err);
 }
 
 colm_status train_run(ops_machine *m, model_weights *w, const train_job *job, train_result *ret,
@@ -71,21 +124,23 @@ colm_status train_run(ops_machine *m, model_weights *w, const train_job *job, tr
     const train_params *p = &job->params;
     model_state *s = NULL;
     model_graph *g = NULL;
+    model_weights *part = NULL;
     train_result r = {.flops = train_flops(&w->config, p)};
     size_t rows = (size_t)p->batch * p->context;
     uint32_t *ids = mem_alloc(2 * rows, sizeof *ids);
-    graph_params gp = graph_shape(p);
     colm_status st = ids ? COLM_OK : err_nomem(err, 2 * rows * sizeof *ids, "batch");
-    if (!st) st = model_state_create(m, w, p->frozen, &s, err);
-    if (!st) st = model_graph_create(s, &gp, &g, err);
+    if (!st) st = part_of(w, p, &part, err);
+    if (!st) st = set_up(m, part, p, job->eos, &s, &g, err);
     r.memory = ops_bytes(m, NULL);
     if (!st) st = steps_run(g, job, ids, ids + rows, &r, err);
     /* The head of a new chain starts at zero, so its body has no gradient before the second step. */
     if (!st && r.steps >= 2) st = model_state_check_trained(s, err);
-    if (!st) st = model_state_download(s, w, err);
+    if (!st) st = model_state_download(s, part, err);
+    if (!st && part != w) memcpy(w->data, part->data, part->n_elems * sizeof *w->data);
     if (!st) *ret = r;
     model_graph_free(&g);
     model_state_free(&s);
+    if (part != w) model_weights_free(&part);
     free(ids);
     return st;
 }

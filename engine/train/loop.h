@@ -20,6 +20,7 @@ typedef struct {
     const batch_part *part;
     size_t n_parts;
     uint64_t seed;
+    uint32_t eos; /* the token that ends documents; for params.documents */
     /* After every step; may be NULL. Returning true stops with COLM_E_INTERRUPTED. */
     bool (*tick)(void *user, const train_tick *t);
     void *user;

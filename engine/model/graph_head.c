@@ -1,0 +1,146 @@
+/* The output head, its loss and its gradient, over slices of rows; a head matrix larger than a binding by
+ * windows of rows.
+ *
+ * Nested heads: logits of scale i are those of scale i-1 plus W_i x_i. With loss sum_i lambda_i CE_i and
+ * G_i = sum_{j>=i} lambda_j dlogits_j: dW_i = G_i^T x_i, dx_i = G_i W_i (colm.md section 2). Separate heads:
+ * scale s has its own W_s over x_{<=s}, so dW_s = dl_s^T x_{<=s} and dx_{<=s} += dl_s W_s. */
+#include <stdlib.h>
+
+#include "engine/base/mem.h"
+#include "engine/model/graph_build.h"
+
+/* A slice of rows and what was prepared for it. */
+typedef struct {
+    uint32_t r0, n;
+} rows;
+
+static ops_view logits_of(const model_graph *g, uint32_t scale) {
+    uint32_t at = g->n_logits > 1 ? scale : 0;
+    return (ops_view){g->pool[POOL_SCRATCH], g->logits.off + at * g->logits.len, g->logits.len};
+}
+
+static colm_status add(model_graph *g, const ops_call *c, uint32_t scale, colm_err *err) {
+    if (g->head.n % 64 == 0) {
+        uint8_t *grown = mem_grow(g->head_scale, g->head.n + 64, 1);
+        if (!grown) return err_nomem(err, g->head.n + 64, "head");
+        g->head_scale = grown;
+    }
+    g->head_scale[g->head.n] = (uint8_t)scale;
+    return ops_add(&g->head, c, err);
+}
+
+/* The columns of hf that a head matrix reads: its own chain's, or all up to it. */
+static uint32_t first_chain(const model_graph *g, uint32_t scale) {
+    return g->s->config.family.head == HEAD_SEPARATE ? 0 : scale;
+}
+
+static struct abi_linear head_push(const model_graph *g, uint32_t scale, uint32_t n, const graph_window *w,
+                                   const act *x, uint32_t from) {
+    const uint32_t *col = g->s->col[ACT_D];
+    uint32_t t = model_state_index(g->s, PARAM_HEAD, 0, scale);
+    return (struct abi_linear){.M = n,
+                               .N = w->count,
+                               .K = col[scale + 1] - col[from],
+                               .ldx = x->ld,
+                               .xo = act_col(g, x, from),
+                               .ldw = g->s->tensor[t].ld,
+                               .wo = col[from] - col[first_chain(g, scale)],
+                               .ldy = g->logits_ld,
+                               .yo = w->first};
+}
+
+static colm_status forward(model_graph *g, uint32_t scale, rows r, bool init, colm_err *err) {
+    uint32_t t = model_state_index(g->s, PARAM_HEAD, 0, scale);
+    ops_view out = logits_of(g, scale), start = init ? logits_of(g, scale - 1) : out;
+    graph_window w = {0};
+    while (graph_next_window(g, t, &w)) {
+        ops_call c = {
+            .op = OP_LINEAR,
+            .t = {act_rows(g, &g->hf, r.r0, r.n), graph_window_of(model_state_param(g->s, t), &w), start, out}};
+        c.p.linear = head_push(g, scale, r.n, &w, &g->hf, first_chain(g, scale));
+        c.p.linear.init = init;
+        TRY(add(g, &c, scale, err));
+    }
+    return COLM_OK;
+}
+
+static colm_status score(model_graph *g, uint32_t scale, rows r, colm_err *err) {
+    ops_view out = logits_of(g, scale), target = {g->targets, r.r0, r.n},
+             nll = {g->nll, scale * g->nll_stride + r.r0, r.n};
+    struct abi_xent p = {.rows = r.n,
+                         .vocab = g->s->config.vocab,
+                         .ld = g->logits_ld,
+                         .cap = (float)g->s->config.family.logit_softcap};
+    ops_call eval = {.op = OP_XENT, .t = {out, target, nll, {g->top, nll.off, r.n}}, .p.xent = p};
+    ops_call grad = {.op = OP_XENT_GRAD, .t = {out, target, nll}, .p.xent = p};
+    return add(g, g->p.train ? &grad : &eval, scale, err);
+}
+
+/* dW (+)= G^T hf and dhf (+)= G W for one head matrix; `more`: dhf holds another scale's share already. */
+static colm_status backward(model_graph *g, uint32_t scale, rows r, bool more, colm_err *err) {
+    uint32_t t = model_state_index(g->s, PARAM_HEAD, 0, scale);
+    uint32_t from = first_chain(g, scale) < g->lo[1] ? g->lo[1] : first_chain(g, scale);
+    ops_view out = logits_of(g, scale), dw = model_state_grad(g->s, t);
+    graph_window w = {0};
+    while (graph_next_window(g, t, &w)) {
+        ops_view window = graph_window_of(dw, &w);
+        ops_call wg = {.op = OP_LINEAR_DW, .t = {out, act_rows(g, &g->hf, r.r0, r.n), window, window}};
+        wg.p.linear = head_push(g, scale, r.n, &w, &g->hf, first_chain(g, scale));
+        wg.p.linear.init = r.r0 > 0;
+        TRY(add(g, &wg, scale, err));
+        if (g->lo[1] == g->hi[1] || from > scale)
+            continue; /* only heads train, or nothing below this one does */
+        ops_view dhf = act_rows(g, &g->dhf, r.r0, r.n);
+        ops_call dx = {.op = OP_LINEAR_DX,
+                       .t = {out, graph_window_of(model_state_param(g->s, t), &w), dhf, dhf}};
+        dx.p.linear = head_push(g, scale, r.n, &w, &g->dhf, from);
+        dx.p.linear.init = more || w.first > 0;
+        TRY(add(g, &dx, scale, err));
+    }
+    return COLM_OK;
+}
+
+static colm_status slice_nested(model_graph *g, rows r, colm_err *err) {
+    uint32_t C = g->s->config.n_chains;
+    for (uint32_t i = 0; i < C; i++) {
+        TRY(forward(g, i, r, i > 0, err));
+        if (!g->p.train) TRY(score(g, i, r, err));
+    }
+    for (uint32_t i = C; g->p.train && i-- > 0;) {
+        ops_view own = logits_of(g, i), above = logits_of(g, i + 1);
+        if (g->lambda[i] > 0) TRY(score(g, i, r, err));
+        if (i + 1 < C && g->n_logits > 1) {
+            /* G_i = lambda_i dlogits_i + G_{i+1}; a scale without a loss of its own only passes on. */
+            struct abi_ew p = {
+                .rows = ops_rows(r.n), .cols = g->logits_ld, .lda = g->logits_ld, .ldz = g->logits_ld};
+            ops_call clear = {.op = OP_ZERO, .t = {own}, .p.zero = {(uint32_t)own.len}};
+            ops_call sum = {.op = OP_ADD, .t = {own, above, own}, .p.ew = p};
+            if (!(g->lambda[i] > 0)) TRY(add(g, &clear, i, err));
+            TRY(add(g, &sum, i, err));
+        }
+        if (i >= g->head_lo) TRY(backward(g, i, r, false, err));
+    }
+    return COLM_OK;
+}
+
+static colm_status slice_separate(model_graph *g, rows r, colm_err *err) {
+    bool more = false;
+    for (uint32_t i = g->s->config.n_chains; i-- > 0;) {
+        if (g->p.train && !(g->lambda[i] > 0)) continue;
+        TRY(forward(g, i, r, false, err));
+        TRY(score(g, i, r, err));
+        if (!g->p.train || i < g->head_lo) continue;
+        TRY(backward(g, i, r, more, err));
+        more = true;
+    }
+    return COLM_OK;
+}
+
+colm_status graph_head(model_graph *g, colm_err *err) {
+    uint32_t step = g->p.keep_logits ? g->rows : g->p.head_rows;
+    for (uint32_t r0 = 0; r0 < g->rows; r0 += step) {
+        rows r = {r0, g->rows - r0 < step ? g->rows - r0 : step};
+        TRY(g->s->config.family.head == HEAD_SEPARATE ? slice_separate(g, r, err) : slice_nested(g, r, err));
+    }
+    return COLM_OK;
+}
