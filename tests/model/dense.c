@@ -1,4 +1,5 @@
-/* Generality: a model of one chain is the ordinary Llama, written here a second time from its formulas, in double.
+/* Generality: a model of one chain is the ordinary Llama, written here a second time from its formulas, in
+ * double.
  *
  *     h = x / sqrt(mean x^2 + eps) g        q, k, v = W h, heads of q and k turned by their position
  *     x += W_o softmax(q k^T / sqrt(hd)) v  x += W_2 (silu(W_1 h') * W_3 h')  logits = W h''
