@@ -1,7 +1,7 @@
 /* Shapes that hurt, and a model scored or differentiated in one call: what the tests of colm's invariants
  * share. */
-#ifndef COLM_TESTS_RUNS_H
-#define COLM_TESTS_RUNS_H
+#ifndef COLM_TESTS_MODEL_RUNS_H
+#define COLM_TESTS_MODEL_RUNS_H
 
 #include "tests/model/models.h"
 
