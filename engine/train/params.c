@@ -5,7 +5,7 @@
 #define PI 3.14159265358979323846
 
 uint64_t train_steps(const train_params *p) {
-    uint64_t step = (uint64_t)p->batch * p->context;
+    uint64_t step = (uint64_t)p->batch * p->context * (p->accumulate ? p->accumulate : 1);
     return step ? p->tokens / step + (p->tokens % step != 0) : 0;
 }
 

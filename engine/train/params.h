@@ -2,12 +2,12 @@
 #ifndef COLM_TRAIN_PARAMS_H
 #define COLM_TRAIN_PARAMS_H
 
-#include "engine/base/err.h"
+#include "engine/model/config.h"
 
 typedef struct {
     uint32_t batch;   /* B: sequences per step */
     uint32_t context; /* T: tokens per sequence, <= model context */
-    uint64_t tokens;  /* to train on: steps = ceil(tokens / (B*T)) */
+    uint64_t tokens;  /* to train on: steps = ceil(tokens / (accumulate*B*T)) */
     double lr;        /* peak learning rate */
     double min_lr;    /* floor of the cosine, as a fraction of lr */
     uint32_t warmup;  /* steps of linear rise: step s (from 0) has lr (s+1)/warmup; 0: none */
