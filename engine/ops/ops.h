@@ -51,6 +51,12 @@ typedef enum {
     OP_CLIP,
     OP_ADAMW,
     OP_ZERO,
+    OP_HEAD_NORM,
+    OP_HEAD_NORM_DX,
+    OP_HEAD_NORM_DG,
+    OP_BIAS,
+    OP_BIAS_GRAD,
+    OP_ADD,
     OP_COUNT
 } ops_id;
 
@@ -91,6 +97,8 @@ typedef union {
     struct abi_clip clip;
     struct abi_adamw adamw;
     struct abi_zero zero;
+    struct abi_head_norm head_norm;
+    struct abi_bias bias;
 } ops_push;
 
 typedef struct ops_bound ops_bound; /* what a machine prepared for a call */
