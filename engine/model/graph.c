@@ -43,7 +43,8 @@ static void place_part(model_graph *g, act_pool pool, layer_part *p, uint32_t lo
     p->a = matrix(g, pool, ACT_F, lo, hi);
     p->b = matrix(g, pool, ACT_F, lo, hi);
     p->stat2 = statistics(g, pool, lo, hi, false);
-    p->lse = statistics(g, pool, lo, hi, true);
+    p->softmax = statistics(g, pool, lo, hi, true);
+    if (pool == POOL_KEEP) p->softmax.len += reserve(g, pool, p->softmax.len) - p->softmax.off;
 }
 
 static void place_input(model_graph *g, act_pool pool, layer_part *p, uint32_t lo, uint32_t hi) {
@@ -91,7 +92,6 @@ static void place(model_graph *g) {
     g->dk = matrix(g, POOL_SCRATCH, ACT_K, k, C);
     g->dv = matrix(g, POOL_SCRATCH, ACT_K, k, C);
     g->dz = matrix(g, POOL_SCRATCH, ACT_F, k, C);
-    g->delta = statistics(g, POOL_SCRATCH, k, C, true);
 }
 
 static colm_status buffers(model_graph *g, colm_err *err) {
@@ -105,6 +105,7 @@ static colm_status buffers(model_graph *g, colm_err *err) {
     } list[] = {
         {&g->tokens, OPS_U32, g->rows16, true, true},
         {&g->targets, OPS_U32, g->rows16, true, true},
+        {&g->first, OPS_U32, g->rows16, true, true},
         {&g->rope, OPS_F32, align64((uint64_t)g->p.T * g->s->config.head_dim), true, true},
         {&g->nll, OPS_F32, g->nll_stride * g->s->config.n_chains, true, true},
         {&g->top, OPS_U32, g->nll_stride * g->s->config.n_chains, false, true},
@@ -210,8 +211,8 @@ void model_graph_free(model_graph **pg) {
         ops_unprepare(g->s->machine, lists[i]);
         ops_list_done(lists[i]);
     }
-    ops_buf *bufs[] = {&g->pool[0], &g->pool[1], &g->tokens, &g->targets, &g->list,    &g->start,
-                       &g->order,   &g->rope,    &g->nll,    &g->top,     &g->partial, &g->clip};
+    ops_buf *bufs[] = {&g->pool[0], &g->pool[1], &g->tokens, &g->targets, &g->list, &g->start, &g->order,
+                       &g->rope,    &g->nll,     &g->top,    &g->partial, &g->clip, &g->first};
     for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++) ops_buffer_free(g->s->machine, bufs[i]);
     free(g->layer);
     free(g->host_nll);

@@ -89,14 +89,15 @@ static colm_status attention_gradient(model_graph *g, const layer_acts *a, const
                          .ko = act_col(g, &p->k, i),
                          .ldo = a->o.ld,
                          .oo = act_col(g, &a->o, i),
-                         .so = graph_stat_offset(g, &p->lse, i, true),
+                         .so = graph_stat_offset(g, &p->softmax, i, true),
                          .scale = (float)(1 / sqrt(cfg->head_dim))};
+    n.dlo = n.so + (uint32_t)(p->softmax.len / 2);
     ops_view q = act_view(g, &p->q), k = act_view(g, &p->k), v = act_view(g, &p->v), dO = act_view(g, &g->dob),
-             lse = act_view(g, &p->lse), delta = act_view(g, &g->delta);
-    ops_call d = {.op = OP_ATTN_DELTA, .t = {act_view(g, &a->o), dO, delta}, .p.attn = n};
-    ops_call dq = {.op = OP_ATTN_DQ, .t = {q, k, v, dO, lse, delta, act_view(g, &g->dq)}, .p.attn = n};
+             stat = act_view(g, &p->softmax), first = {g->first, 0, g->rows16};
+    ops_call d = {.op = OP_ATTN_DELTA, .t = {act_view(g, &a->o), dO, stat}, .p.attn = n};
+    ops_call dq = {.op = OP_ATTN_DQ, .t = {q, k, v, dO, stat, first, act_view(g, &g->dq)}, .p.attn = n};
     ops_call dkv = {.op = OP_ATTN_DKV,
-                    .t = {q, k, v, dO, lse, delta, act_view(g, &g->dk), act_view(g, &g->dv)},
+                    .t = {q, k, v, dO, stat, first, act_view(g, &g->dk), act_view(g, &g->dv)},
                     .p.attn = n};
     TRY(ops_add(&g->backward, &d, err));
     TRY(ops_add(&g->backward, &dq, err));

@@ -26,7 +26,8 @@ typedef struct {
 typedef struct {
     act x, mid;        /* residual stream before the layer, and after its attention */
     act q, k, v, a, b; /* projections; gate and up */
-    act stat1, stat2, lse;
+    act stat1, stat2;
+    act softmax; /* lse per head and row; where it is trained, a second half of as many deltas */
 } layer_part;
 typedef struct {
     layer_part part[2];
@@ -39,12 +40,12 @@ struct model_graph {
     uint32_t rows, rows16; /* B*T, and what is allocated */
     uint32_t lo[2], hi[2]; /* chains of the two parts */
     layer_acts *layer;     /* L + 1: the last holds only the final x and its stat1 */
-    act hf, dx, dh, dob, dq, dk, dv, dz, dhf, delta;
+    act hf, dx, dh, dob, dq, dk, dv, dz, dhf;
     act logits; /* head_rows x ld, or per scale rows16 x ld */
     uint32_t logits_ld;
     uint64_t pool_len[POOLS];
     ops_buf pool[POOLS];
-    ops_buf tokens, targets, list, start, order, rope, nll, top, partial, clip;
+    ops_buf tokens, targets, first, list, start, order, rope, nll, top, partial, clip;
     uint64_t nll_stride; /* rows to a multiple of 64: scale s starts at s*nll_stride */
     ops_list forward, head, backward, update;
     size_t n_pieces; /* of the trained buffer: sumsq partial counts */

@@ -54,8 +54,12 @@ static colm_status attention(model_graph *g, const layer_acts *a, const layer_pa
                              colm_err *err) {
     const model_config *cfg = &g->s->config;
     ops_call c = {.op = OP_ATTN,
-                  .t = {act_view(g, &p->q), act_view(g, &p->k), act_view(g, &p->v), act_view(g, &a->o),
-                        act_view(g, &p->lse)}};
+                  .t = {act_view(g, &p->q),
+                        act_view(g, &p->k),
+                        act_view(g, &p->v),
+                        {g->first, 0, g->rows16},
+                        act_view(g, &a->o),
+                        act_view(g, &p->softmax)}};
     c.p.attn = (struct abi_attn){.rows = g->rows,
                                  .T = g->p.T,
                                  .heads = cfg->chain[chain].heads,
@@ -67,7 +71,7 @@ static colm_status attention(model_graph *g, const layer_acts *a, const layer_pa
                                  .ko = act_col(g, &p->k, chain),
                                  .ldo = a->o.ld,
                                  .oo = act_col(g, &a->o, chain),
-                                 .so = graph_stat_offset(g, &p->lse, chain, true),
+                                 .so = graph_stat_offset(g, &p->softmax, chain, true),
                                  .scale = (float)(1 / sqrt(cfg->head_dim))};
     return ops_add(&g->forward, &c, err);
 }
