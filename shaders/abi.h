@@ -73,8 +73,13 @@ struct abi_rope {
     abi_float sign;
 };
 
-/* Causal attention of one chain's heads over sequences of T rows; rows = B*T. Query head h at columns qo + h*hd reads
- * key-value head h / (heads/kv_heads) at ko + that*hd (K and V share ldk, ko). Statistics at so + h*rows + r. */
+/* Causal attention of one chain's heads over sequences of T rows; rows = B*T. Query head h at columns qo + h*hd reads a
+ * key-value head at ko + that*hd (K and V share ldk, ko): for map 0 head h*kv_heads/heads, rounded down (where heads is no
+ * multiple, some are read by more), for map 1 head (h0 + h) % kv_heads, h0 the chain's first head of all chains' (tiled).
+ * Statistics of head h and row r: the softmax's at so + h*rows + r, delta at dlo + h*rows + r.
+ * masked 1: row r sees no position of its sequence before first[r], which is at most its own; 0: first is not read.
+ * cap > 0: the score s = scale q.k becomes cap tanh(s/cap). acc 1: the key and value gradients go on from what dK and dV
+ * hold (old value first, then query heads and rows ascending). masked and cap > 0 are settled when a call is prepared. */
 struct abi_attn {
     abi_uint rows, T, heads, kv_heads, hd, ldq, qo, ldk, ko, ldo, oo, so;
     abi_float scale;

@@ -278,19 +278,19 @@ static void rope(void) {
 static void attention_of(uint32_t B, uint32_t T, uint32_t heads, uint32_t kv_heads, uint32_t hd) {
     problem q = start();
     uint32_t rows = B * T, wq = heads * hd, wk = kv_heads * hd;
-    struct abi_attn p = {rows, T, heads, kv_heads, hd, 48, 8, 40, 16, 56, 0, 5, 0.6f};
+    struct abi_attn p = {rows, T, heads, kv_heads, hd, 48, 8, 40, 16, 56, 0, 5, 0.6f, 7 + heads * rows};
     matrix Q = make(&q, rows, wq, p.ldq, p.qo, 1), K = make(&q, rows, wk, p.ldk, p.ko, 1), V = like(&q, K, 1);
     matrix dQ = like(&q, Q, 0), dK = like(&q, K, 0), dV = like(&q, K, 0);
-    matrix lse = make(&q, 1, 0, p.so + heads * rows, 0, 0), delta = like(&q, lse, 0);
+    matrix stat = make(&q, 1, 0, p.dlo + heads * rows, 0, 0);
     q.out = make(&q, rows, wq, p.ldo, p.oo, 0);
     q.dout = like(&q, q.out, 1);
-    ops_view vq = view(&q, Q), vk = view(&q, K), vv = view(&q, V), g = view(&q, q.dout), l = view(&q, lse),
-             e = view(&q, delta);
-    add(&q, &q.forward, (ops_call){.op = OP_ATTN, .t = {vq, vk, vv, view(&q, q.out), l}, .p.attn = p});
-    add(&q, &q.backward, (ops_call){.op = OP_ATTN_DELTA, .t = {view(&q, q.out), g, e}, .p.attn = p});
-    add(&q, &q.backward, (ops_call){.op = OP_ATTN_DQ, .t = {vq, vk, vv, g, l, e, view(&q, dQ)}, .p.attn = p});
+    ops_view vq = view(&q, Q), vk = view(&q, K), vv = view(&q, V), g = view(&q, q.dout), s = view(&q, stat),
+             f = numbers(&q, (uint32_t[64]){0}, rows);
+    add(&q, &q.forward, (ops_call){.op = OP_ATTN, .t = {vq, vk, vv, f, view(&q, q.out), s}, .p.attn = p});
+    add(&q, &q.backward, (ops_call){.op = OP_ATTN_DELTA, .t = {view(&q, q.out), g, s}, .p.attn = p});
+    add(&q, &q.backward, (ops_call){.op = OP_ATTN_DQ, .t = {vq, vk, vv, g, s, f, view(&q, dQ)}, .p.attn = p});
     add(&q, &q.backward,
-        (ops_call){.op = OP_ATTN_DKV, .t = {vq, vk, vv, g, l, e, view(&q, dK), view(&q, dV)}, .p.attn = p});
+        (ops_call){.op = OP_ATTN_DKV, .t = {vq, vk, vv, g, s, f, view(&q, dK), view(&q, dV)}, .p.attn = p});
     vary(&q, "q", Q, dQ);
     vary(&q, "k", K, dK);
     vary(&q, "v", V, dV);
