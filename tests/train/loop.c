@@ -323,6 +323,15 @@ static void a_short_text_is_learnt_by_heart(void) {
         }
 }
 
+/* Whole steps, forward to update, as the validation layer sees them. */
+static void the_validation_layer_is_silent(void) {
+    gpu_device *d = test_device();
+    if (d)
+        CHECK(gpu_validation_messages(d) == 0);
+    else
+        test_skip("no Vulkan device");
+}
+
 int main(void) {
     folder = scratch_open();
     if (!texts_open()) return 1;
@@ -334,6 +343,7 @@ int main(void) {
     TEST(a_warm_step_allocates_nothing);
     TEST(memory_is_what_the_plan_says);
     TEST(a_short_text_is_learnt_by_heart);
+    if (getenv("COLM_TEST_VALIDATE")) TEST(the_validation_layer_is_silent);
     corpus_close(&texts);
     scratch_close(&folder);
     return test_end();
