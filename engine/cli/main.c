@@ -341,10 +341,6 @@ static int run_command(const command *c, int argc, char **argv) {
     if (bad) return bad;
     if (a.help) return help_one(c), 0;
     colm_status st = c->run(&a, &err);
-    if (!st && (fflush(stdout) || ferror(stdout))) {
-        fprintf(stderr, "colm: the output could not be written\n");
-        return COLM_E_IO;
-    }
     if (st) fprintf(stderr, "colm: %s\n", *err.text ? err.text : colm_status_text(st));
     return (int)st;
 }
@@ -353,7 +349,7 @@ static bool is_one_of(const char *word, const char *a, const char *b, const char
     return !strcmp(word, a) || !strcmp(word, b) || !strcmp(word, c);
 }
 
-int main(int argc, char **argv) {
+static int dispatch(int argc, char **argv) {
     if (argc < 2) return help_all(stderr), COLM_E_USAGE;
     bool help = is_one_of(argv[1], "help", "--help", "-h");
     if (help && argc == 2) return help_all(stdout), 0;
@@ -364,4 +360,13 @@ int main(int argc, char **argv) {
         return help ? help_one(&commands[i]), 0 : run_command(&commands[i], argc - 2, argv + 2);
     }
     return usage("unknown command ", name, "");
+}
+
+int main(int argc, char **argv) {
+    int code = dispatch(argc, argv);
+    if (!code && (fflush(stdout) || ferror(stdout))) {
+        fprintf(stderr, "colm: the output could not be written\n");
+        return COLM_E_IO;
+    }
+    return code;
 }
