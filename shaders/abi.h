@@ -35,10 +35,28 @@ struct abi_embed_grad {
     abi_uint first, count;
 };
 
-/* RMS norm of one chain: s[so+r] = 1/sqrt(mean_{c<width} X^2 + eps); Y = X s g. `width` is the true width. */
+#define ABI_NORM_RMS 0u
+#define ABI_NORM_RMS_PLUS 1u /* the gain is 1 + g */
+#define ABI_NORM_LAYER 2u
+
+/* Norm of one chain. RMS: s[so+r] = 1/sqrt(mean_{c<width} X^2 + eps); Y = X s g. Layer norm: also the mean of the row at
+ * mo+r; s = 1/sqrt(mean (X - mean)^2 + eps); Y = (X - mean) s g. `width` is the true width; the padding of Y becomes 0. */
 struct abi_norm {
     abi_uint rows, width, cols, ldx, xo, ldy, yo, so;
     abi_float eps;
+    abi_uint kind, mo;
+};
+
+/* RMS norm of every head of hd columns, at xo + h*hd and yo + h*hd: Y = X s g with one gain of hd numbers for all heads;
+ * s at so + h*rows + r. Kinds as above, without layer norm. Columns beyond the heads are not touched. */
+struct abi_head_norm {
+    abi_uint rows, heads, hd, ldx, xo, ldy, yo, so, kind;
+    abi_float eps;
+};
+
+/* Y[r, o+c] += b[c] */
+struct abi_bias {
+    abi_uint rows, cols, ld, o;
 };
 
 /* One chain's linear, its input gradient or its weight gradient: rows M, outputs N, inputs K (padded counts).
@@ -55,11 +73,18 @@ struct abi_rope {
     abi_float sign;
 };
 
-/* Causal attention of one chain's heads over sequences of T rows; rows = B*T. Query head h at columns qo + h*hd reads
- * key-value head h / (heads/kv_heads) at ko + that*hd (K and V share ldk, ko). Statistics at so + h*rows + r. */
+/* Causal attention of one chain's heads over sequences of T rows; rows = B*T. Query head h at columns qo + h*hd reads a
+ * key-value head at ko + that*hd (K and V share ldk, ko): for map 0 head h*kv_heads/heads, rounded down (where heads is no
+ * multiple, some are read by more), for map 1 head (h0 + h) % kv_heads, h0 the chain's first head of all chains' (tiled).
+ * Statistics of head h and row r: the softmax's at so + h*rows + r, delta at dlo + h*rows + r.
+ * masked 1: row r sees no position of its sequence before first[r], which is at most its own; 0: first is not read.
+ * cap > 0: the score s = scale q.k becomes cap tanh(s/cap). acc 1: the key and value gradients go on from what dK and dV
+ * hold (old value first, then query heads and rows ascending). masked and cap > 0 are settled when a call is prepared. */
 struct abi_attn {
     abi_uint rows, T, heads, kv_heads, hd, ldq, qo, ldk, ko, ldo, oo, so;
     abi_float scale;
+    abi_uint dlo, masked, map, h0, acc;
+    abi_float cap;
 };
 
 /* Elementwise over rows x cols; A and B at (lda, ao), Z at (ldz, zo). */

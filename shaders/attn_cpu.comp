@@ -1,8 +1,9 @@
-/* Causal attention, o_i = sum_{j <= i} P_ij v_j with P_i = softmax_j(scale q_i.k_j), in one pass over the keys (online
- * softmax, Milakov & Gimelshein 2018; Dao et al. 2022), and lse_i = log sum_j exp(scale q_i.k_j).
+/* Causal attention, o_i = sum_{first_i <= j <= i} P_ij v_j with P_i = softmax_j(s_ij), s_ij = scale q_i.k_j or its cap, in
+ * one pass over the keys (online softmax, Milakov & Gimelshein 2018; Dao et al. 2022), and lse_i = log sum_j exp(s_ij).
  *
- * Scores are kept in powers of 2. The keys a query meets are the blocks from the sequence's start to the end of the
- * query's tile, so its bits depend on its position alone. */
+ * The keys a query meets are the blocks from the sequence's start to the end of the query's tile, so its bits depend on
+ * its position alone. With FIRST the blocks before any key that the tile sees are left out: until a query's first key
+ * its sums are zeros, whatever it meets. */
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -10,26 +11,34 @@
 IN4(0, Q)
 IN4(1, K)
 IN4(2, V)
-OUT(3, vec4, O)
-OUT(4, float, lse)
+#if FIRST
+IN(3, uint, first)
+#endif
+OUT(4, vec4, O)
+OUT(5, float, stat)
 
 void main() {
     uint tiles = tile_count(TILE), b = GROUP_FOLDED / tiles, q0 = GROUP_FOLDED % tiles * TILE, row0 = b * p.T;
     if (row0 >= p.rows) return;
-    uint h = gl_WorkGroupID.y, kv = h / (p.heads / p.kv_heads);
+    uint h = gl_WorkGroupID.y, kv = kv_of(h);
 
     vec4 q[VECS][D4], o[VECS][D4];
     float m[VECS], l[VECS];
+    uint start[VECS];
     EACH_VEC {
-        uint at = q_at(row0 + min(q0 + 8u * v + LANE, p.T - 1u), h) / 4u;
+        uint row = row0 + min(q0 + 8u * v + LANE, p.T - 1u), at = q_at(row, h) / 4u;
         EACH_DIM {
-            q[v][d] = LOAD4(Q, at + d) * (p.scale * LOG2E);
+            q[v][d] = LOAD4(Q, at + d) * GAIN;
             o[v][d] = vec4(0);
         }
         m[v] = MASKED;
         l[v] = 0.0;
+#if FIRST
+        start[v] = first[row];
+#endif
     }
-    for (uint k0 = 0u; k0 < q0 + TILE; k0 += BLOCK) {
+    KEYS_FROM(start, from)
+    for (uint k0 = from; k0 < q0 + TILE; k0 += BLOCK) {
         uint at = k_at(BLOCK_ROW(k0), kv);
         vec4 k[REGS], w[REGS];
         float s[VECS][BLOCK];
@@ -44,14 +53,18 @@ void main() {
         EACH_VEC {
             float n = m[v];
             EACH_ROW {
-                s[v][j] = k0 + j <= q0 + 8u * v + LANE ? s[v][j] : MASKED;
+                s[v][j] = SEES(q0 + 8u * v + LANE, start[v], k0 + j) ? capped(s[v][j]) : MASKED;
                 n = max(n, s[v][j]);
             }
             float a = exp2(m[v] - n);
             m[v] = n;
             l[v] *= a;
             EACH_ROW {
+#if FIRST
+                s[v][j] = s[v][j] == MASKED ? 0.0 : exp2(s[v][j] - n);
+#else
                 s[v][j] = exp2(s[v][j] - n);
+#endif
                 l[v] += s[v][j];
             }
             EACH_DIM o[v][d] *= a;
@@ -67,7 +80,7 @@ void main() {
         if (i < p.T) {
             uint at = o_at(row0 + i, h) / 4u;
             EACH_DIM O[at + d] = o[v][d] / l[v];
-            lse[stat_at(row0 + i, h)] = log_sum(m[v], l[v]);
+            stat[lse_at(row0 + i, h)] = log_sum(m[v], l[v]);
         }
     }
 }

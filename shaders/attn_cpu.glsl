@@ -5,7 +5,7 @@
  * its numbers round by shuffles with constant index, which become register permutes. Register r of a block holds its
  * vec4s PACK r .. PACK r + PACK-1 of all BLOCK rows, so smaller blocks mean less code.
  * Rows beyond a sequence's end are read as its last row and masked: nothing of another sequence is touched.
- * HD, VECS and BLOCK come from the call. */
+ * VECS and BLOCK come from the call, too. */
 #include "attn.glsl"
 layout(local_size_x = 8) in;
 
@@ -19,6 +19,16 @@ layout(local_size_x = 8) in;
     [[unroll]] for (uint d = 0u; d < REGS; d++) a[d] = LOAD4(X, (at) / 4u + d * PACK + LANE / BLOCK);
 /* vec4 d of row j of a block. */
 #define PICK(a, j, d) subgroupShuffle(a[(d) / PACK], (j) + BLOCK * ((d) % PACK))
+/* Where the keys of a tile's queries begin: at the block that holds the smallest `start`, each query's first. What lies
+ * before a query's own first leaves its sums at zero. */
+#if FIRST
+#define KEYS_FROM(start, name)                                                                                         \
+    uint name = p.T;                                                                                                   \
+    EACH_VEC name = min(name, start[v]);                                                                               \
+    name = lanes_min(name) / BLOCK * BLOCK;
+#else
+#define KEYS_FROM(start, name) uint name = 0u;
+#endif
 #define EACH_DIM [[unroll]] for (uint d = 0u; d < D4; d++)
 #define EACH_ROW [[unroll]] for (uint j = 0u; j < BLOCK; j++)
 

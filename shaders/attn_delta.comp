@@ -13,7 +13,7 @@ layout(local_size_x = 64) in;
 IN(0, float, O)
 IN(1, float, dO)
 #endif
-OUT(2, float, delta)
+OUT(2, float, stat)
 
 void main() {
     uint row = GROUP_FOLDED * gl_WorkGroupSize.x + gl_LocalInvocationID.x, h = gl_WorkGroupID.y;
@@ -25,5 +25,5 @@ void main() {
 #else
     for (uint d = 0u; d < HD; d++) s = fma(O[at + d], dO[at + d], s);
 #endif
-    delta[stat_at(row, h)] = s;
+    stat[delta_at(row, h)] = s;
 }

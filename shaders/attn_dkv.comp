@@ -1,6 +1,7 @@
 /* Key and value gradients of causal attention: with P and dS as in the query gradient, dv_j = sum_i P_ij do_i and
- * dk_j = scale sum_i dS_ij q_i over the queries i >= j of every query head that reads the key head, heads and positions
- * ascending. */
+ * dk_j = scale sum_i dS_ij q_i over the queries i >= j, first_i <= j, of every query head that reads the key head, heads
+ * and positions ascending. acc: the sums go on from what is there. Blocks of queries that see no key of the tile are left
+ * out. */
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -9,8 +10,10 @@ IN(0, float, Q)
 IN(1, float, K)
 IN(2, float, V)
 IN(3, float, dO)
-IN(4, float, lse)
-IN(5, float, delta)
+IN(4, float, stat)
+#if FIRST
+IN(5, uint, first)
+#endif
 OUT(6, float, dK)
 OUT(7, float, dV)
 
@@ -21,21 +24,27 @@ DOT(dot_gv, dO, V)
 void main() {
     uint tiles = tile_count(TILE), b = GROUP_FOLDED / tiles, k0 = GROUP_FOLDED % tiles * TILE, row0 = b * p.T;
     bool live = row0 < p.rows; /* of the whole workgroup */
-    uint kv = gl_WorkGroupID.y, share = p.heads / p.kv_heads, i = k0 + Y, row = row0 + min(i, p.T - 1u);
+    uint kv = gl_WorkGroupID.y, i = k0 + Y, row = row0 + min(i, p.T - 1u);
 
     float dk[OWN], dv[OWN];
     EACH_OWN {
-        dk[n] = 0.0;
-        dv[n] = 0.0;
+        bool old = p.acc != 0u && live && IS_DIM(X + 8u * n);
+        dk[n] = old ? dK[k_at(row, kv) + X + 8u * n] : 0.0;
+        dv[n] = old ? dV[k_at(row, kv) + X + 8u * n] : 0.0;
     }
-    for (uint h = kv * share; h < (kv + 1u) * share; h++)
+    EACH_HEAD_OF(kv)
         for (uint q0 = k0, end = live ? p.T : 0u; q0 < end; q0 += BLOCK) {
             uint q = q0 + X, from = row0 + min(q, p.T - 1u);
-            float s = dot_qk(q_at(from, h), k_at(row, kv)) * (p.scale * LOG2E);
+#if FIRST
+            uint start = first[from], seen = start;
+            EACH_ROW seen = min(seen, first[row0 + min(q0 + j, p.T - 1u)]);
+            if (seen >= k0 + TILE) continue;
+#endif
+            float slope, s = capped(dot_qk(q_at(from, h), k_at(row, kv)) * GAIN, slope);
             float u = dot_gv(o_at(from, h), k_at(row, kv));
-            float P = i <= q && q < p.T ? exp2(s - lse[stat_at(from, h)] * LOG2E) : 0.0;
+            float P = SEES(q, start, i) && q < p.T ? exp2(s - stat[lse_at(from, h)] * LOG2E) : 0.0;
             prob[Y][X] = P;
-            score[Y][X] = P * (u - delta[stat_at(from, h)]);
+            score[Y][X] = P * (u - stat[delta_at(from, h)]) * (slope * p.scale);
             barrier();
             EACH_ROW {
                 uint at = row0 + min(q0 + j, p.T - 1u);
@@ -48,7 +57,7 @@ void main() {
         }
     if (live && i < p.T)
         EACH_OWN if (IS_DIM(X + 8u * n)) {
-            dK[k_at(row, kv) + X + 8u * n] = dk[n] * p.scale;
-            dV[k_at(row, kv) + X + 8u * n] = dv[n];
+            dK[k_at(row, kv) + X + 8u * n] = plus_zero(dk[n]);
+            dV[k_at(row, kv) + X + 8u * n] = plus_zero(dv[n]);
         }
 }

@@ -1,6 +1,7 @@
 /* Key and value gradients of causal attention: with P and dS as in the query gradient, dv_j = sum_i P_ij do_i and
- * dk_j = scale sum_i dS_ij q_i over the queries i >= j of every query head that reads the key head, heads and positions
- * ascending. A lane owns a key. */
+ * dk_j = scale sum_i dS_ij q_i over the queries i >= j, first_i <= j, of every query head that reads the key head, heads
+ * and positions ascending. acc: the sums go on from what is there. Blocks of queries that see no key of the tile are left
+ * out. A lane owns a key. */
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -9,33 +10,39 @@ IN4(0, Q)
 IN4(1, K)
 IN4(2, V)
 IN4(3, dO)
-IN(4, float, lse)
-IN(5, float, delta)
+IN(4, float, stat)
+#if FIRST
+IN(5, uint, first)
+#endif
 OUT(6, vec4, dK)
 OUT(7, vec4, dV)
 
 void main() {
     uint tiles = tile_count(TILE), b = GROUP_FOLDED / tiles, k0 = GROUP_FOLDED % tiles * TILE, row0 = b * p.T;
     if (row0 >= p.rows) return;
-    uint kv = gl_WorkGroupID.y, share = p.heads / p.kv_heads;
+    uint kv = gl_WorkGroupID.y;
 
     vec4 k[VECS][D4], w[VECS][D4], dk[VECS][D4], dw[VECS][D4];
     EACH_VEC {
         uint at = k_at(row0 + min(k0 + 8u * v + LANE, p.T - 1u), kv) / 4u;
         EACH_DIM {
-            k[v][d] = LOAD4(K, at + d);
-            w[v][d] = LOAD4(V, at + d);
-            dk[v][d] = vec4(0);
-            dw[v][d] = vec4(0);
+            k[v][d] = LOAD4(K, at + d) * GAIN;
+            w[v][d] = LOAD4(V, at + d) * p.scale;
+            dk[v][d] = p.acc != 0u ? dK[at + d] : vec4(0);
+            dw[v][d] = p.acc != 0u ? dV[at + d] : vec4(0);
         }
     }
-    for (uint h = kv * share; h < (kv + 1u) * share; h++)
+    EACH_HEAD_OF(kv)
         for (uint q0 = k0; q0 < p.T; q0 += BLOCK) {
             uint from = BLOCK_ROW(q0);
+#if FIRST
+            uint starts = first[from];
+            if (lanes_min(starts) >= k0 + TILE) continue;
+#endif
             vec4 q[REGS], g[REGS];
             LOAD_BLOCK(q, Q, q_at(from, h))
             LOAD_BLOCK(g, dO, o_at(from, h))
-            float m = lse[stat_at(from, h)] * LOG2E, e = delta[stat_at(from, h)];
+            float m = stat[lse_at(from, h)] * LOG2E, e = stat[delta_at(from, h)] * p.scale;
             EACH_ROW {
                 float P[VECS], dS[VECS];
                 EACH_VEC {
@@ -49,10 +56,14 @@ void main() {
                         dS[v] = chain(y, w[v][d], dS[v]);
                     }
                 }
+#if FIRST
+                uint start = subgroupShuffle(starts, j);
+#endif
                 EACH_VEC {
-                    bool on = k0 + 8u * v + LANE <= q0 + j && q0 + j < p.T;
-                    P[v] = on ? exp2(P[v] * (p.scale * LOG2E) - subgroupShuffle(m, j)) : 0.0;
-                    dS[v] = P[v] * (dS[v] - subgroupShuffle(e, j));
+                    bool on = SEES(q0 + j, start, k0 + 8u * v + LANE) && q0 + j < p.T;
+                    float slope, s = capped(P[v], slope);
+                    P[v] = on ? exp2(s - subgroupShuffle(m, j)) : 0.0;
+                    dS[v] = P[v] * (dS[v] - subgroupShuffle(e, j)) * slope;
                 }
                 EACH_DIM {
                     vec4 x = PICK(q, j, d), y = PICK(g, j, d);
@@ -68,8 +79,8 @@ void main() {
         if (i < p.T) {
             uint at = k_at(row0 + i, kv) / 4u;
             EACH_DIM {
-                dK[at + d] = dk[v][d] * p.scale;
-                dV[at + d] = dw[v][d];
+                dK[at + d] = plus_zero(dk[v][d]);
+                dV[at + d] = plus_zero(dw[v][d]);
             }
         }
     }

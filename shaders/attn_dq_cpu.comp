@@ -1,5 +1,6 @@
-/* Query gradient of causal attention: with P_ij = exp(scale q_i.k_j - lse_i) and dS_ij = P_ij (do_i.v_j - delta_i),
- * dq_i = scale sum_{j <= i} dS_ij k_j. A lane owns a query. */
+/* Query gradient of causal attention: with P_ij = exp(s_ij - lse_i) and dS_ij = P_ij (do_i.v_j - delta_i),
+ * dq_i = scale sum_{first_i <= j <= i} dS_ij k_j, for capped scores s = cap t each term times 1 - t^2. A lane owns a
+ * query. */
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -8,28 +9,35 @@ IN4(0, Q)
 IN4(1, K)
 IN4(2, V)
 IN4(3, dO)
-IN(4, float, lse)
-IN(5, float, delta)
+IN(4, float, stat)
+#if FIRST
+IN(5, uint, first)
+#endif
 OUT(6, vec4, dQ)
 
 void main() {
     uint tiles = tile_count(TILE), b = GROUP_FOLDED / tiles, q0 = GROUP_FOLDED % tiles * TILE, row0 = b * p.T;
     if (row0 >= p.rows) return;
-    uint h = gl_WorkGroupID.y, kv = h / (p.heads / p.kv_heads);
+    uint h = gl_WorkGroupID.y, kv = kv_of(h);
 
     vec4 q[VECS][D4], g[VECS][D4], dq[VECS][D4];
     float m[VECS], e[VECS];
+    uint start[VECS];
     EACH_VEC {
         uint row = row0 + min(q0 + 8u * v + LANE, p.T - 1u);
         EACH_DIM {
-            q[v][d] = LOAD4(Q, q_at(row, h) / 4u + d) * (p.scale * LOG2E);
+            q[v][d] = LOAD4(Q, q_at(row, h) / 4u + d) * GAIN;
             g[v][d] = LOAD4(dO, o_at(row, h) / 4u + d);
             dq[v][d] = vec4(0);
         }
-        m[v] = lse[stat_at(row, h)] * LOG2E;
-        e[v] = delta[stat_at(row, h)];
+        m[v] = stat[lse_at(row, h)] * LOG2E;
+        e[v] = stat[delta_at(row, h)];
+#if FIRST
+        start[v] = first[row];
+#endif
     }
-    for (uint k0 = 0u; k0 < q0 + TILE; k0 += BLOCK) {
+    KEYS_FROM(start, from)
+    for (uint k0 = from; k0 < q0 + TILE; k0 += BLOCK) {
         uint at = k_at(BLOCK_ROW(k0), kv);
         vec4 k[REGS], w[REGS];
         float s[VECS][BLOCK];
@@ -48,7 +56,10 @@ void main() {
                     u[v] = chain(y, g[v][d], u[v]);
                 }
             }
-            EACH_VEC s[v][j] = k0 + j <= q0 + 8u * v + LANE ? exp2(t[v] - m[v]) * (u[v] - e[v]) : 0.0;
+            EACH_VEC {
+                float slope, P = exp2(capped(t[v], slope) - m[v]);
+                s[v][j] = SEES(q0 + 8u * v + LANE, start[v], k0 + j) ? P * (u[v] - e[v]) * slope : 0.0;
+            }
         }
         EACH_DIM EACH_ROW {
             vec4 x = PICK(k, j, d);

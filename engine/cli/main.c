@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,17 +23,19 @@ typedef struct {
     const char *help;
 } option;
 #define OFF(field) offsetof(args, field)
-static const option opt_db = {"--db", "FILE", OFF(db), "results database; else $COLM_DB, else results/colm.db"};
+static const option opt_db = {"--db", "FILE", OFF(db), "results database; else $COLM_DB, or results/colm.db"};
 static const option opt_json = {"--json", NULL, OFF(json), "for programs: JSON with every digit"};
 static const option opt_csv = {"--csv", NULL, OFF(csv), "for programs: CSV with every digit"};
-static const option opt_device = {
-    "--device", "NAME", OFF(device),
-    "index, UUID or part of the name of `colm devices`; or \"reference\" (double, slow)"};
-static const option opt_kernels = {"--kernels", "CLASS", OFF(kernels), "auto (default), cpu or portable"};
+static const option opt_device = {"--device", "NAME", OFF(device),
+                                  "index, UUID or part of a name in `colm devices`; or\n"
+                                  "\"reference\": double precision on the CPU, slow"};
+static const option opt_kernels = {"--kernels", "CLASS", OFF(kernels),
+                                   "auto (default: the best that fits), cpu or portable"};
 static const option opt_fresh = {"--fresh", NULL, OFF(fresh), "run finished stages again"};
 static const option opt_sync = {"--sync", NULL, OFF(sync), "wait after every dispatch; to find faults"};
 static const option opt_validate = {"--validate", NULL, OFF(validate),
-                                    "with the Khronos validation layer; its messages fail the run"};
+                                    "load the Khronos validation layer; what it says\n"
+                                    "fails the run"};
 static const option opt_submit = {"--submit-gflop", "N", OFF(submit),
                                   "most work per submission, in GFLOP; changes no result"};
 
@@ -60,9 +63,9 @@ static const command commands[] = {
      1,
      do_run,
      "run every arm and seed; finished stages are skipped",
-     "Trains, grows and evaluates as the file says (experiments/README.md) and writes every number to the "
-     "database. A run that was\n"
-     "killed is taken up at its last finished stage. Ctrl-C stops after the current step.",
+     "Trains, grows and evaluates as the file says (experiments/README.md) and writes\n"
+     "every number to the database. A run that was stopped or killed is taken up at\n"
+     "its last finished stage. Ctrl-C stops after the current step; twice, at once.",
      {&opt_db, &opt_device, &opt_kernels, &opt_fresh, &opt_validate, &opt_sync, &opt_submit}},
     {"validate",
      "EXPERIMENT.json",
@@ -70,7 +73,8 @@ static const command commands[] = {
      1,
      do_validate,
      "check an experiment file and open nothing else",
-     "Unknown keys, wrong types and impossible numbers are named with file, line and path.",
+     "Unknown keys, wrong types and impossible numbers are named with file, line and\n"
+     "path.",
      {NULL}},
     {"plan",
      "EXPERIMENT.json",
@@ -78,8 +82,8 @@ static const command commands[] = {
      1,
      do_plan,
      "show what each stage would do, cost and take",
-     "Parameters total and trained, tokens, steps, floating-point operations (multiply-add = 2) and bytes of "
-     "device memory.",
+     "Parameters total and trained, tokens, steps, floating-point operations (a\n"
+     "multiply-add is two) and bytes of device memory. Opens no data and no device.",
      {&opt_json, &opt_csv}},
     {"devices",
      "",
@@ -95,9 +99,9 @@ static const command commands[] = {
      60,
      do_compare,
      "compare the arms of an experiment, or runs",
-     "Per arm and scale: scores with standard errors, forgetting, retention, cost. A run is its number, or "
-     "EXPERIMENT/ARM[/SEED].\n"
-     "results/README.md says how each number is computed.",
+     "Per arm and scale: scores with standard errors, forgetting, retention, cost. A\n"
+     "RUN is its number, or EXPERIMENT/ARM[/SEED]. results/README.md says how each\n"
+     "number is computed.",
      {&opt_db, &opt_json, &opt_csv}},
     {"runs", "", 0, 0, do_runs, "list the runs in the database", "", {&opt_db, &opt_json, &opt_csv}},
     {"show",
@@ -114,7 +118,8 @@ static const command commands[] = {
      1,
      do_query,
      "ask the database, read-only",
-     "For example: colm query \"SELECT arm, task, scale, value FROM result WHERE experiment = 'quickstart'\"",
+     "Tables and columns stand in results/README.md. For example:\n"
+     "  colm query \"SELECT arm, task, scale, value FROM result WHERE metric = 'acc'\"",
      {&opt_db, &opt_json, &opt_csv}},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)
@@ -126,17 +131,30 @@ static void help_all(FILE *f) {
             colm_version());
     for (size_t i = 0; i < N_COMMANDS; i++)
         fprintf(f, "  %-10s %-20s %s\n", commands[i].name, commands[i].words, commands[i].brief);
-    fprintf(f, "\n`colm COMMAND --help` tells more. To start: sh experiments/quickstart.sh\n");
+    fprintf(f, "\n`colm COMMAND --help` tells more. To start: sh experiments/quickstart.sh\n"
+               "exit status: 0 done");
+    for (int i = 1; i <= COLM_E_BUG; i++)
+        fprintf(f, ",%s%d %s", i % 5 ? " " : "\n             ", i, colm_status_text((colm_status)i));
+    fprintf(f, "\n");
+}
+
+/* Help with its further lines below the first. */
+static void help_option(const option *o) {
+    char left[64];
+    snprintf(left, sizeof left, "%s %s", o->name, o->value ? o->value : "");
+    for (const char *line = o->help; line; left[0] = 0) {
+        size_t n = strcspn(line, "\n");
+        printf("  %-20s %.*s\n", left, (int)n, line);
+        line = line[n] ? line + n + 1 : NULL;
+    }
 }
 
 static void help_one(const command *c) {
-    printf("usage: colm %s %s [OPTIONS]\n\n%s.\n%s%s", c->name, c->words, c->brief, c->detail,
-           *c->detail ? "\n" : "");
+    printf("usage: colm %s%s%s%s\n\n%s.\n%s%s", c->name, *c->words ? " " : "", c->words,
+           c->options[0] ? " [OPTIONS]" : "", c->brief, c->detail, *c->detail ? "\n" : "");
     for (size_t i = 0; c->options[i]; i++) {
-        char left[64];
-        snprintf(left, sizeof left, "%s %s", c->options[i]->name,
-                 c->options[i]->value ? c->options[i]->value : "");
-        printf("%s  %-20s %s\n", i ? "" : "\n", left, c->options[i]->help);
+        if (!i) printf("\n");
+        help_option(c->options[i]);
     }
 }
 
@@ -235,7 +253,17 @@ static bool stop_asked(void *user) {
     return stopping != 0;
 }
 
-/* On a terminal the progress line replaces itself; elsewhere a plain line every ten seconds. */
+/* Asks to be told of these. What whoever started us ignores stays ignored (nohup, background jobs). */
+static void listen_to_signals(void) {
+    static const int sig[] = {SIGINT, SIGTERM, SIGHUP};
+    const struct sigaction ours = {.sa_handler = on_signal};
+    struct sigaction theirs;
+    for (size_t i = 0; i < sizeof sig / sizeof *sig; i++)
+        if (sigaction(sig[i], NULL, &theirs) == 0 && theirs.sa_handler != SIG_IGN)
+            sigaction(sig[i], &ours, NULL);
+}
+
+/* On a terminal the progress line replaces itself; elsewhere there is a plain one every ten seconds. */
 typedef struct {
     bool terminal, open;
     double last;
@@ -247,40 +275,53 @@ static double seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void on_event(void *user, const colm_event *e) {
-    screen *s = user;
-    if (e->kind == COLM_EVENT_PROGRESS) {
-        double now = seconds();
-        if (s->terminal)
-            printf("\r\033[K%s", e->text);
-        else if (now - s->last >= 10)
-            printf("%s\n", e->text);
-        else
-            return;
-        s->open = s->terminal;
-        s->last = now;
-        fflush(stdout);
-        return;
-    }
+/* Characters that fit into a line: one that wraps cannot be replaced. */
+static int columns(void) {
+    struct winsize w;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col - 1 : 79;
+}
+
+static void close_progress(screen *s) {
     if (s->open) printf("\r\033[K");
     s->open = false;
     fflush(stdout);
-    fprintf(e->kind == COLM_EVENT_WARNING ? stderr : stdout, "%s%s\n",
-            e->kind == COLM_EVENT_WARNING ? "colm: " : "", e->text);
+}
+
+static void on_progress(screen *s, const char *text) {
+    double now = seconds();
+    if (s->terminal) {
+        printf("\r\033[K%.*s", columns(), text);
+        s->open = true;
+    } else if (now - s->last >= 10) {
+        printf("%s\n", text);
+        s->last = now;
+    }
+    fflush(stdout);
+}
+
+static void on_event(void *user, const colm_event *e) {
+    screen *s = user;
+    if (e->kind == COLM_EVENT_PROGRESS) {
+        on_progress(s, e->text);
+        return;
+    }
+    close_progress(s);
+    if (e->kind == COLM_EVENT_WARNING)
+        fprintf(stderr, "colm: %s\n", e->text);
+    else
+        printf("%s\n", e->text);
     fflush(stdout);
 }
 
 static colm_status do_run(const args *a, colm_err *err) {
     screen s = {.terminal = isatty(STDOUT_FILENO), .last = seconds()};
-    struct sigaction act = {.sa_handler = on_signal};
     char *end = NULL;
     double gflop = a->submit ? strtod(a->submit, &end) : 0;
     if (a->submit && (*end || end == a->submit || !(gflop > 0 && gflop < 1e9))) {
         snprintf(err->text, sizeof err->text, "--submit-gflop %s: not a number above 0", a->submit);
         return err->code = COLM_E_USAGE;
     }
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
+    listen_to_signals();
     colm_run_params p = {.path = a->word[0],
                          .db = a->db,
                          .device = {a->device, a->kernels, a->validate, a->sync, (uint64_t)(gflop * 1e9)},
@@ -289,35 +330,43 @@ static colm_status do_run(const args *a, colm_err *err) {
                          .stop = stop_asked,
                          .user = &s};
     colm_status st = colm_run(&p, err);
-    if (s.open) printf("\n");
+    close_progress(&s);
     return st;
 }
 
-int main(int argc, char **argv) {
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
-        help_all(argc < 2 ? stderr : stdout);
-        return argc < 2 ? COLM_E_USAGE : 0;
-    }
-    if (strcmp(argv[1], "--version") == 0) {
-        printf("colm %s\n", colm_version());
-        return 0;
-    }
+static int run_command(const command *c, int argc, char **argv) {
+    args a = {0};
+    colm_err err = {0};
+    int bad = parse(c, argc, argv, &a);
+    if (bad) return bad;
+    if (a.help) return help_one(c), 0;
+    colm_status st = c->run(&a, &err);
+    if (st) fprintf(stderr, "colm: %s\n", *err.text ? err.text : colm_status_text(st));
+    return (int)st;
+}
+
+static bool is_one_of(const char *word, const char *a, const char *b, const char *c) {
+    return !strcmp(word, a) || !strcmp(word, b) || !strcmp(word, c);
+}
+
+static int dispatch(int argc, char **argv) {
+    if (argc < 2) return help_all(stderr), COLM_E_USAGE;
+    bool help = is_one_of(argv[1], "help", "--help", "-h");
+    if (help && argc == 2) return help_all(stdout), 0;
+    if (is_one_of(argv[1], "version", "--version", "-V")) return printf("colm %s\n", colm_version()), 0;
+    const char *name = argv[1 + help]; /* colm help COMMAND */
     for (size_t i = 0; i < N_COMMANDS; i++) {
-        const command *c = &commands[i];
-        args a = {0};
-        colm_err err = {0};
-        if (strcmp(argv[1], c->name) != 0) continue;
-        int bad = parse(c, argc - 2, argv + 2, &a);
-        if (bad) return bad;
-        if (a.help) return help_one(c), 0;
-        colm_status st = c->run(&a, &err);
-        if (!st && (fflush(stdout) || ferror(stdout))) {
-            fprintf(stderr, "colm: the output could not be written\n");
-            return COLM_E_IO;
-        }
-        if (st) fprintf(stderr, "colm: %s\n", *err.text ? err.text : colm_status_text(st));
-        return (int)st;
+        if (strcmp(name, commands[i].name) != 0) continue;
+        return help ? help_one(&commands[i]), 0 : run_command(&commands[i], argc - 2, argv + 2);
     }
-    return usage("unknown command ", argv[1], "");
+    return usage("unknown command ", name, "");
+}
+
+int main(int argc, char **argv) {
+    int code = dispatch(argc, argv);
+    if (!code && (fflush(stdout) || ferror(stdout))) {
+        fprintf(stderr, "colm: the output could not be written\n");
+        return COLM_E_IO;
+    }
+    return code;
 }

@@ -52,8 +52,7 @@ colm_status runner_corpus(runner *r, uint32_t data, const corpus **ret, colm_err
         char cache[RUNNER_PATH];
         colm_status st = runner_path(r, "corpora", cache, err);
         p.cache_dir = cache;
-        if (!st && (st = corpus_open(&p, r->tok, &r->log, &r->corpus[data], err)))
-            err_at(err, "data %s", p.name);
+        if (!st) st = corpus_open(&p, r->tok, &r->log, &r->corpus[data], err);
         if (st) return st;
     }
     *ret = r->corpus[data];
@@ -65,7 +64,7 @@ colm_status runner_task(runner *r, uint32_t task, const eval_task **ret, colm_er
     if (!r->task[task]) {
         eval_task_params p = t->task;
         colm_status st = t->data >= 0 ? runner_corpus(r, (uint32_t)t->data, &p.corpus, err) : COLM_OK;
-        if (!st && (st = eval_task_open(&p, r->tok, &r->task[task], err))) err_at(err, "task %s", p.name);
+        if (!st) st = eval_task_open(&p, r->tok, &r->task[task], err);
         if (st) return st;
     }
     *ret = r->task[task];
@@ -289,16 +288,26 @@ static colm_status run_arm(runner *r, uint32_t index, colm_err *err) {
     return st;
 }
 
+static colm_status open_part(runner *r, const spec_stage *s, uint32_t part, colm_err *err) {
+    const corpus *c;
+    colm_status st = runner_corpus(r, s->part[part].data, &c, err);
+    if (st) return st;
+    unsigned long long tokens = corpus_get_stats(c).train_tokens;
+    if (tokens > s->train.context) return COLM_OK;
+    return err_set(err, COLM_E_INPUT,
+                   "%s:%d: corpus \"%s\" has %llu training tokens, expected at least %u for a context of %u",
+                   r->spec->path, s->line, corpus_name(c), tokens, s->train.context + 1, s->train.context);
+}
+
 /* Every text and task that a stage asks for is opened before the first run begins: what is misspelled or
  * missing is known at once. */
 static colm_status open_data(runner *r, colm_err *err) {
     colm_status st = COLM_OK;
-    const corpus *c;
     const eval_task *t;
     for (const spec_arm *a = r->spec->arm; a < r->spec->arm + r->spec->n_arms; a++) {
         for (const spec_stage *s = a->stage; s < a->stage + a->n_stages; s++) {
             for (uint32_t i = 0; s->kind == SPEC_TRAIN && i < s->n_parts && !st; i++)
-                st = runner_corpus(r, s->part[i].data, &c, err);
+                st = open_part(r, s, i, err);
             for (uint32_t i = 0; s->kind == SPEC_EVAL && i < s->n_tasks && !st; i++)
                 st = runner_task(r, s->task[i], &t, err);
         }

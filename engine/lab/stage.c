@@ -285,7 +285,7 @@ static colm_status eval_one(stage_work *w, uint32_t index, scorer *sc, colm_err 
     }
     if (!st) tell_scores(w, ts->task.name, o);
     eval_outcome_free(&o);
-    return st ? err_at(err, "task %s", ts->task.name) : COLM_OK;
+    return st;
 }
 
 static colm_status eval(stage_work *w, store_stage_result *ret, colm_err *err) {

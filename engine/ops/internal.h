@@ -4,7 +4,7 @@
 
 #include "engine/ops/ops.h"
 
-/* References in double (ref_linear.c, ref_attn.c, ref_row.c). t[i] is the call's tensor i at its view's start.
+/* References in double (ref_linear.c, ref_attn.c, ref_row.c, ref_norm.c). t[i] is the call's tensor i at its view's start.
  */
 #define OPS_REF(name) void ref_##name(const ops_push *push, void *const t[OPS_MAX_TENSORS])
 OPS_REF(embed);
@@ -28,6 +28,12 @@ OPS_REF(sumsq);
 OPS_REF(clip);
 OPS_REF(adamw);
 OPS_REF(zero);
+OPS_REF(head_norm);
+OPS_REF(head_norm_dx);
+OPS_REF(head_norm_dg);
+OPS_REF(bias);
+OPS_REF(bias_grad);
+OPS_REF(add);
 
 /* Shader variants per operation, best first (variants_linear.c, variants_attn.c, variants_row.c). */
 #define OPS_VARIANTS(name)                      \
@@ -54,6 +60,12 @@ OPS_VARIANTS(sumsq);
 OPS_VARIANTS(clip);
 OPS_VARIANTS(adamw);
 OPS_VARIANTS(zero);
+OPS_VARIANTS(head_norm);
+OPS_VARIANTS(head_norm_dx);
+OPS_VARIANTS(head_norm_dg);
+OPS_VARIANTS(bias);
+OPS_VARIANTS(bias_grad);
+OPS_VARIANTS(add);
 
 #define OPS_MAX_PURPOSES 16
 

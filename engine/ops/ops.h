@@ -21,14 +21,22 @@
  *   norm        X:r gain:r Y:w stat:w             norm_dx     X:r gain:r stat:r dY:r dX:m (adds; X and dX at
  * ldx, xo: dX may have its own matrix, see below) norm_dg     X:r stat:r dY:r dgain:m (adds) linear      X:r
  * W:r R:r Y:w                   linear_dx   dY:r W:r R:r dX:w      linear_dw  dY:r X:r R:r dW:w rope        X:m
- * table:r attn        Q:r K:r V:r O:w lse:w             attn_delta  O:r dO:r delta:w attn_dq     Q:r K:r V:r
- * dO:r lse:r delta:r dQ:w attn_dkv    Q:r K:r V:r dO:r lse:r delta:r dK:w dV:w swiglu      A:r B:r Z:w
+ * table:r swiglu      A:r B:r Z:w
+ *   attn        Q:r K:r V:r first:ru O:w stat:m   attn_delta  O:r dO:r stat:m
+ *   attn_dq     Q:r K:r V:r dO:r stat:r first:ru dQ:w
+ *   attn_dkv    Q:r K:r V:r dO:r stat:r first:ru dK:m dV:m
  * swiglu_grad A:m B:m dZ:r (A, B become dA, dB; dZ at lda, ao) xent        logits:r target:ru nll:w top:wu
  * xent_grad   logits:m target:ru nll:w sumsq       X:r partial:w                     clip        partial:r
  * out:w adamw       P:m G:r M:m V:m out:r             zero        X:w In norm_dx and norm_dg, dY is at (ldy,
  * yo) and X, dX share (ldx, xo). In attn_delta O and dO share (ldo, oo) and O covers the same chains as dO. In
- * the attention gradients dO is at (ldo, oo), dQ laid out as Q, dK and dV as K. lse is the natural logarithm of
- * the sum of exp(scale q.k). top is 1 where the target is the first maximum, else 0. */
+ * the attention gradients dO is at (ldo, oo), dQ laid out as Q, dK and dV as K. attn writes the part lse of
+ * stat, the natural logarithm of the sum of exp(score), attn_delta the part delta. first has ops_rows(rows)
+ * elements. top is 1 where the target is the first maximum, else 0. */
+/* And those of other model families:
+ *   head_norm     X:r gain:r Y:w stat:w            bias       Y:m b:r
+ *   head_norm_dx  X:r gain:r stat:r dY:r dX:w      bias_grad  dY:r db:m (adds)
+ *   head_norm_dg  X:r stat:r dY:r dgain:m (adds)   add        A:r B:r Z:w
+ * head_norm_dx lays dX out as X and writes it, where norm_dx adds. */
 typedef enum {
     OP_EMBED,
     OP_EMBED_GRAD,
@@ -51,6 +59,12 @@ typedef enum {
     OP_CLIP,
     OP_ADAMW,
     OP_ZERO,
+    OP_HEAD_NORM,
+    OP_HEAD_NORM_DX,
+    OP_HEAD_NORM_DG,
+    OP_BIAS,
+    OP_BIAS_GRAD,
+    OP_ADD,
     OP_COUNT
 } ops_id;
 
@@ -91,6 +105,8 @@ typedef union {
     struct abi_clip clip;
     struct abi_adamw adamw;
     struct abi_zero zero;
+    struct abi_head_norm head_norm;
+    struct abi_bias bias;
 } ops_push;
 
 typedef struct ops_bound ops_bound; /* what a machine prepared for a call */

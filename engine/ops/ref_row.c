@@ -1,4 +1,4 @@
-/* Reference in double of everything that works row by row or element by element. */
+/* Reference in double of everything that works row by row or element by element, norms and biases apart. */
 #include <math.h>
 #include <string.h>
 
@@ -39,42 +39,15 @@ OPS_REF(embed_grad) {
     }
 }
 
-OPS_REF(norm) {
-    const struct abi_norm *p = &push->norm;
-    const double *X = t[0], *g = t[1];
-    double *Y = t[2], *S = t[3];
-    for (size_t r = 0; r < p->rows; r++) {
-        const double *x = X + r * p->ldx + p->xo;
-        double *y = Y + r * p->ldy + p->yo, sum = 0;
-        for (size_t c = 0; c < p->cols; c++) sum += x[c] * x[c];
-        double s = 1 / sqrt(sum / p->width + p->eps);
-        for (size_t c = 0; c < p->cols; c++) y[c] = x[c] * s * g[c];
-        S[p->so + r] = s;
-    }
-}
-
-/* dX += s (g dY) - X s^3 / width sum_c (g dY X) */
-OPS_REF(norm_dx) {
-    const struct abi_norm *p = &push->norm;
-    const double *X = t[0], *g = t[1], *S = t[2], *DY = t[3];
-    double *DX = t[4];
-    for (size_t r = 0; r < p->rows; r++) {
-        const double *x = X + r * p->ldx + p->xo, *dy = DY + r * p->ldy + p->yo;
-        double *dx = DX + r * p->ldx + p->xo, s = S[p->so + r], sum = 0;
-        for (size_t c = 0; c < p->cols; c++) sum += g[c] * dy[c] * x[c];
-        double a = s * s * s * sum / p->width;
-        for (size_t c = 0; c < p->cols; c++) dx[c] += s * g[c] * dy[c] - a * x[c];
-    }
-}
-
-/* dg[c] += sum_r dY[r, c] X[r, c] s[r] */
-OPS_REF(norm_dg) {
-    const struct abi_norm *p = &push->norm;
-    const double *X = t[0], *S = t[1], *DY = t[2];
-    double *DG = t[3];
+OPS_REF(add) {
+    const struct abi_ew *p = &push->ew;
+    const double *A = t[0], *B = t[1];
+    double *Z = t[2];
     for (size_t r = 0; r < p->rows; r++)
-        for (size_t c = 0; c < p->cols; c++)
-            DG[c] += DY[r * p->ldy + p->yo + c] * X[r * p->ldx + p->xo + c] * S[p->so + r];
+        for (size_t c = 0; c < p->cols; c++) {
+            size_t i = r * p->lda + p->ao + c;
+            Z[r * p->ldz + p->zo + c] = A[i] + B[i];
+        }
 }
 
 /* silu(a) = a sigma(a); sigma(a) = 1/(1 + exp(-a)) */

@@ -51,6 +51,16 @@ static uint64_t flops_zero(const ops_push *p) {
     return p->zero.n;
 }
 
+static uint64_t flops_head_norm(const ops_push *p) {
+    return 4ull * p->head_norm.rows * p->head_norm.heads * p->head_norm.hd;
+}
+static uint64_t flops_bias(const ops_push *p) {
+    return (uint64_t)p->bias.rows * p->bias.cols;
+}
+static uint64_t flops_add(const ops_push *p) {
+    return (uint64_t)p->ew.rows * p->ew.cols;
+}
+
 #define ROW(id, member, access, dtypes, cost) \
     { #id, access, dtypes, sizeof(((ops_push *)0)->member), ref_##id, cost, variants_##id, &n_variants_##id }
 
@@ -64,10 +74,10 @@ static const ops_row table[OP_COUNT] = {
     [OP_LINEAR_DX] = ROW(linear_dx, linear, "rrrw", "ffff", flops_linear),
     [OP_LINEAR_DW] = ROW(linear_dw, linear, "rrrw", "ffff", flops_linear),
     [OP_ROPE] = ROW(rope, rope, "mr", "ff", flops_rope),
-    [OP_ATTN] = ROW(attn, attn, "rrrww", "fffff", flops_attn),
-    [OP_ATTN_DELTA] = ROW(attn_delta, attn, "rrw", "fff", flops_attn_delta),
-    [OP_ATTN_DQ] = ROW(attn_dq, attn, "rrrrrrw", "fffffff", flops_attn_dq),
-    [OP_ATTN_DKV] = ROW(attn_dkv, attn, "rrrrrrww", "ffffffff", flops_attn_dkv),
+    [OP_ATTN] = ROW(attn, attn, "rrrrwm", "fffuff", flops_attn),
+    [OP_ATTN_DELTA] = ROW(attn_delta, attn, "rrm", "fff", flops_attn_delta),
+    [OP_ATTN_DQ] = ROW(attn_dq, attn, "rrrrrrw", "fffffuf", flops_attn_dq),
+    [OP_ATTN_DKV] = ROW(attn_dkv, attn, "rrrrrrmm", "fffffuff", flops_attn_dkv),
     [OP_SWIGLU] = ROW(swiglu, ew, "rrw", "fff", flops_ew),
     [OP_SWIGLU_GRAD] = ROW(swiglu_grad, ew, "mmr", "fff", flops_ew),
     [OP_XENT] = ROW(xent, xent, "rrww", "fufu", flops_xent),
@@ -76,6 +86,12 @@ static const ops_row table[OP_COUNT] = {
     [OP_CLIP] = ROW(clip, clip, "rw", "ff", flops_clip),
     [OP_ADAMW] = ROW(adamw, adamw, "mrmmr", "fffff", flops_adamw),
     [OP_ZERO] = ROW(zero, zero, "w", "f", flops_zero),
+    [OP_HEAD_NORM] = ROW(head_norm, head_norm, "rrww", "ffff", flops_head_norm),
+    [OP_HEAD_NORM_DX] = ROW(head_norm_dx, head_norm, "rrrrw", "fffff", flops_head_norm),
+    [OP_HEAD_NORM_DG] = ROW(head_norm_dg, head_norm, "rrrm", "ffff", flops_head_norm),
+    [OP_BIAS] = ROW(bias, bias, "mr", "ff", flops_bias),
+    [OP_BIAS_GRAD] = ROW(bias_grad, bias, "rm", "ff", flops_bias),
+    [OP_ADD] = ROW(add, ew, "rrw", "fff", flops_add),
 };
 
 const ops_row *ops_get(ops_id op) {

@@ -45,25 +45,31 @@ static void groups_delta(const ops_push *p, uint32_t groups[3]) {
     groups_fold(groups_ceil(p->attn.rows, 64), p->attn.heads, groups);
 }
 
+/* Masks and caps have kernels of their own (attn.glsl): who asks for neither pays for neither. */
 static void define_hd(const ops_push *p, char *buf, size_t n) {
     snprintf(buf, n, "HD=%u", p->attn.hd);
 }
-static void define_tuning(uint32_t hd, tuning t, char *buf, size_t n) {
-    snprintf(buf, n, "HD=%u VECS=%u BLOCK=%u", hd, t.vecs, t.block);
+static void define_portable(const ops_push *p, char *buf, size_t n) {
+    snprintf(buf, n, "HD=%u FIRST=%d CAP=%d", p->attn.hd, p->attn.masked != 0, p->attn.cap > 0);
+}
+static void define_tuning(const ops_push *p, tuning t, char *buf, size_t n) {
+    snprintf(buf, n, "HD=%u FIRST=%d CAP=%d VECS=%u BLOCK=%u", p->attn.hd, p->attn.masked != 0, p->attn.cap > 0,
+             t.vecs, t.block);
 }
 static void define_cpu(const ops_push *p, char *buf, size_t n) {
-    define_tuning(p->attn.hd, tuned(p->attn.hd), buf, n);
+    define_tuning(p, tuned(p->attn.hd), buf, n);
 }
 static void define_grad_cpu(const ops_push *p, char *buf, size_t n) {
-    define_tuning(p->attn.hd, tuned_grad(p->attn.hd), buf, n);
+    define_tuning(p, tuned_grad(p->attn.hd), buf, n);
 }
 
 /* Some drivers end an invocation's loops, unseen, after 65535 turns in all: better refused than wrong. */
 static bool few_turns(const struct abi_attn *a, uint32_t block, uint64_t turns_per_block) {
     return groups_ceil(a->T, block) * turns_per_block < 65000;
 }
+/* Most query heads of a key-value head, whatever the map. */
 static uint64_t share(const struct abi_attn *a) {
-    return a->heads / a->kv_heads;
+    return groups_ceil(a->heads, a->kv_heads);
 }
 
 /* Whole vec4s, above 64 in pairs; above 128 the unrolled code takes seconds to compile. */
@@ -95,17 +101,17 @@ static bool fits_attn_dkv(const ops_push *p) {
 
 #define CPU(file, fit, macros, count) \
     { "cpu", file, .subgroup = 8, .texels = true, .fits = fit, .define = macros, .groups = count }
-#define PORTABLE(file, fit, count) \
-    { "portable", file, .optimize = true, .fits = fit, .define = define_hd, .groups = count }
+#define PORTABLE(file, fit, macros, count) \
+    { "portable", file, .optimize = true, .fits = fit, .define = macros, .groups = count }
 #define VARIANTS(id, ...)                              \
     const ops_variant variants_##id[] = {__VA_ARGS__}; \
     const size_t n_variants_##id = sizeof variants_##id / sizeof *variants_##id
 
 VARIANTS(attn, CPU("attn_cpu.comp", fits_attn_cpu, define_cpu, groups_attn_cpu),
-         PORTABLE("attn.comp", fits_attn, groups_attn));
+         PORTABLE("attn.comp", fits_attn, define_portable, groups_attn));
 VARIANTS(attn_delta, CPU("attn_delta.comp", fits_delta_cpu, define_hd, groups_delta_cpu),
-         PORTABLE("attn_delta.comp", NULL, groups_delta));
+         PORTABLE("attn_delta.comp", NULL, define_hd, groups_delta));
 VARIANTS(attn_dq, CPU("attn_dq_cpu.comp", fits_attn_dq_cpu, define_grad_cpu, groups_attn_dq_cpu),
-         PORTABLE("attn_dq.comp", fits_attn_dq, groups_attn));
+         PORTABLE("attn_dq.comp", fits_attn_dq, define_portable, groups_attn));
 VARIANTS(attn_dkv, CPU("attn_dkv_cpu.comp", fits_attn_dkv_cpu, define_grad_cpu, groups_attn_dkv_cpu),
-         PORTABLE("attn_dkv.comp", fits_attn_dkv, groups_attn_dkv));
+         PORTABLE("attn_dkv.comp", fits_attn_dkv, define_portable, groups_attn_dkv));

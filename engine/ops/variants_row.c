@@ -37,8 +37,26 @@ static void groups_embed_grad(const ops_push *p, uint32_t groups[3]) {
     groups_fold(p->embed_grad.unique, (uint32_t)groups_ceil(p->embed_grad.cols, 4 * LANES_PORTABLE), groups);
 }
 
+static void groups_bias(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(p->bias.rows, 1, groups);
+}
+/* A row's heads in turn, or each its own workgroup. */
+static void groups_head_norm_cpu(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(p->head_norm.rows, 1, groups);
+}
+static void groups_head_norm(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(p->head_norm.rows, p->head_norm.heads, groups);
+}
+
+/* 32 columns each (shaders/columns.glsl). */
 static void groups_norm_dg(const ops_push *p, uint32_t groups[3]) {
     groups_fold(groups_ceil(p->norm.cols, 32), 1, groups);
+}
+static void groups_bias_grad(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(groups_ceil(p->bias.cols, 32), 1, groups);
+}
+static void groups_head_norm_dg(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(groups_ceil(p->head_norm.hd, 32), 1, groups);
 }
 
 static void groups_sumsq(const ops_push *p, uint32_t groups[3]) {
@@ -68,6 +86,27 @@ static void define_rope(const ops_push *p, char *buf, size_t n) {
     snprintf(buf, n, "HD=%u", p->rope.hd);
 }
 
+static void define_norm(const ops_push *p, char *buf, size_t n) {
+    snprintf(buf, n, "KIND=%u", p->norm.kind);
+}
+static void define_head_norm(const ops_push *p, char *buf, size_t n) {
+    snprintf(buf, n, "KIND=%u", p->head_norm.kind);
+}
+static bool fits_head_norm_cpu(const ops_push *p) {
+    return p->head_norm.hd % 4 == 0;
+}
+/* Some drivers end an invocation's loops, unseen, after 65535 turns in all: better refused than wrong. A turn
+ * adds 8 rows of one head, `strips` of them at once. */
+static bool few_turns(const struct abi_head_norm *a, uint32_t strips) {
+    return (1 + groups_ceil(a->rows, 8 * strips)) * a->heads < 65000;
+}
+static bool fits_head_norm_dg_cpu(const ops_push *p) {
+    return fits_head_norm_cpu(p) && few_turns(&p->head_norm, 1);
+}
+static bool fits_head_norm_dg(const ops_push *p) {
+    return few_turns(&p->head_norm, 8);
+}
+
 #define VARIANTS(id, ...)                              \
     const ops_variant variants_##id[] = {__VA_ARGS__}; \
     const size_t n_variants_##id = sizeof variants_##id / sizeof *variants_##id
@@ -76,11 +115,18 @@ static void define_rope(const ops_push *p, char *buf, size_t n) {
 #define PORTABLE(file, defines, count) \
     { "portable", file, defines, .optimize = true, .groups = count }
 #define BOTH(id, file, defines, count) VARIANTS(id, CPU(file, defines, count), PORTABLE(file, defines, count))
+/* Both, with macros that the call decides. */
+#define BOTH_OF(id, file, macros, count)                                                                  \
+    VARIANTS(id, {"cpu", file, .subgroup = LANES_CPU, .texels = true, .define = macros, .groups = count}, \
+             {"portable", file, .optimize = true, .define = macros, .groups = count})
 
 BOTH(embed, "embed.comp", NULL, groups_embed);
-BOTH(norm, "norm.comp", NULL, groups_norm);
-BOTH(norm_dx, "norm_dx.comp", NULL, groups_norm);
-BOTH(norm_dg, "norm_dg.comp", NULL, groups_norm_dg);
+BOTH_OF(norm, "norm.comp", define_norm, groups_norm);
+BOTH_OF(norm_dx, "norm_dx.comp", define_norm, groups_norm);
+BOTH_OF(norm_dg, "norm_dg.comp", define_norm, groups_norm_dg);
+BOTH(bias, "bias.comp", NULL, groups_bias);
+BOTH(bias_grad, "bias_grad.comp", NULL, groups_bias_grad);
+BOTH(add, "add.comp", NULL, groups_ew);
 BOTH(swiglu, "swiglu.comp", NULL, groups_ew);
 BOTH(swiglu_grad, "swiglu_grad.comp", NULL, groups_ew);
 BOTH(xent, "xent.comp", "GRAD=0", groups_xent);
@@ -95,3 +141,12 @@ VARIANTS(rope,
          {"cpu", "rope.comp", .subgroup = LANES_CPU, .texels = true, .fits = fits_rope_cpu,
           .define = define_rope, .groups = groups_rope},
          {"portable", "rope.comp", .optimize = true, .define = define_rope, .groups = groups_rope});
+#define HEAD_NORM(id, file, fit_cpu, fit, count_cpu, count)                                                    \
+    VARIANTS(id,                                                                                               \
+             {"cpu", file, .subgroup = LANES_CPU, .texels = true, .fits = fit_cpu, .define = define_head_norm, \
+              .groups = count_cpu},                                                                            \
+             {"portable", file, .optimize = true, .fits = fit, .define = define_head_norm, .groups = count})
+HEAD_NORM(head_norm, "head_norm.comp", fits_head_norm_cpu, NULL, groups_head_norm_cpu, groups_head_norm);
+HEAD_NORM(head_norm_dx, "head_norm_dx.comp", fits_head_norm_cpu, NULL, groups_head_norm_cpu, groups_head_norm);
+HEAD_NORM(head_norm_dg, "head_norm_dg.comp", fits_head_norm_dg_cpu, fits_head_norm_dg, groups_head_norm_dg,
+          groups_head_norm_dg);

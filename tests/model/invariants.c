@@ -127,7 +127,8 @@ static void growth(ops_machine *m, const run_shape *shape) {
 }
 
 static graph_update update_of(uint64_t t) {
-    return (graph_update){.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .decay = 0.5, .clip = 0.3, .t = t};
+    return (graph_update){
+        .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .decay = 0.5, .clip = 0.3, .t = t};
 }
 
 /* After a step of the head alone everything that trains has a gradient, and nothing else moved. */
@@ -208,7 +209,7 @@ static void clipping(ops_machine *m, const run_shape *shape) {
             CHECK_OK(ops_read(m, s->moment1, 0, m1, s->end - s->trained_at, &err), err);
             for (size_t i = 0; i < s->n_tensors; i++) {
                 const model_tensor *t = &s->shape[i];
-                if (!s->tensor[i].trained || param_get(t->kind)->cols != SPACE_OWN) continue;
+                if (!s->tensor[i].trained || !run_is_own(t)) continue;
                 for (size_t r = 0; r < t->rows; r++)
                     for (size_t c = 0; c < t->cols; c++) {
                         double want = 0.1 * g->data[t->off + r * t->cols + c] * u.clip / sqrt(square);

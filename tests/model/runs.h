@@ -1,6 +1,7 @@
-/* Shapes that hurt, and a model scored or differentiated in one call: what the tests of colm's invariants share. */
-#ifndef COLM_TESTS_RUNS_H
-#define COLM_TESTS_RUNS_H
+/* Shapes that hurt, and a model scored or differentiated in one call: what the tests of colm's invariants
+ * share. */
+#ifndef COLM_TESTS_MODEL_RUNS_H
+#define COLM_TESTS_MODEL_RUNS_H
 
 #include "tests/model/models.h"
 
@@ -10,7 +11,8 @@ typedef struct {
     model_chain chain[4];
 } run_shape;
 
-/* Unequal chains, grouped heads, odd widths; narrower and wider than a tile; vocabularies off every multiple. */
+/* Unequal chains, grouped heads, odd widths; narrower and wider than a tile; vocabularies off every multiple.
+ */
 static const run_shape run_shapes[] = {
     {"a chain of one column", 3, 8, 2, 50, {{12, 2, 1, 20}, {1, 1, 1, 3}, {9, 3, 1, 17}}},
     {"heads of six", 2, 6, 1, 257, {{16, 4, 2, 24}, {7, 1, 1, 9}}},
@@ -55,6 +57,14 @@ static inline double run_worse(double worst, double e) {
 
 static inline size_t run_elems(const model_tensor *t) {
     return (size_t)t->rows * t->cols;
+}
+
+/* A gain; and what reads its own chain's columns only, while other matrices read those of chains 1..i. */
+static inline bool run_is_gain(const model_tensor *t) {
+    return t->kind == PARAM_NORM1 || t->kind == PARAM_NORM2 || t->kind == PARAM_NORMF;
+}
+static inline bool run_is_own(const model_tensor *t) {
+    return run_is_gain(t) || t->kind == PARAM_EMBED || t->kind == PARAM_HEAD;
 }
 
 static inline model_weights *run_copy(const model_weights *w) {
@@ -122,8 +132,7 @@ static inline bool run_finite(const float *x, size_t n) {
 static inline bool run_same_rows(const run_scores *a, uint32_t sa, uint32_t ra, const run_scores *b,
                                  uint32_t sb, uint32_t rb, uint32_t n) {
     size_t i = (size_t)sa * a->rows + ra, k = (size_t)sb * b->rows + rb, V = a->vocab;
-    return run_finite(a->logits + i * V, n * V) &&
-           memcmp(a->nll + i, b->nll + k, n * sizeof *a->nll) == 0 &&
+    return run_finite(a->logits + i * V, n * V) && memcmp(a->nll + i, b->nll + k, n * sizeof *a->nll) == 0 &&
            memcmp(a->top + i, b->top + k, n * sizeof *a->top) == 0 &&
            memcmp(a->logits + i * V, b->logits + k * V, n * V * sizeof *a->logits) == 0;
 }

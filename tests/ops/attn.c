@@ -13,6 +13,7 @@ static struct abi_attn attn_layout(shape z) {
     p.ldq = ops_stride(p.qo + ops_pad(z.heads * z.hd) + more[z.i % 3]);
     p.ldk = ops_stride(p.ko + ops_pad(z.kv_heads * z.hd) + more[(z.i + 1) % 3]);
     p.ldo = ops_stride(p.oo + ops_pad(z.heads * z.hd) + more[(z.i + 2) % 3]);
+    p.dlo = p.so + z.heads * p.rows + z.i % 3;
     p.scale = (float)(1 / sqrt(z.hd));
     return p;
 }
@@ -27,7 +28,7 @@ static size_t size_o(const struct abi_attn *p) {
     return (size_t)p->rows * p->ldo;
 }
 static size_t size_stat(const struct abi_attn *p) {
-    return p->so + (size_t)p->heads * p->rows;
+    return p->dlo + (size_t)p->heads * p->rows;
 }
 
 static void put_qkv(scene *s) {
@@ -42,6 +43,7 @@ static scene make_attn(shape z) {
     scene s = scene_new(OP_ATTN);
     struct abi_attn p = s.call.p.attn = attn_layout(z);
     put_qkv(&s);
+    scene_tensor(&s, p.rows);
     scene_tensor(&s, size_o(&p));
     scene_tensor(&s, size_stat(&p));
     return s;
@@ -60,17 +62,18 @@ static scene make_grad(ops_id op, shape z) {
     struct abi_attn p = middle.call.p.attn = s.call.p.attn = forward.call.p.attn;
     outcome o[OPS_MAX_TENSORS], d[OPS_MAX_TENSORS];
     scene_run(scene_ref, &forward, o);
-    copy_outcome(scene_tensor(&middle, size_o(&p)), &o[3]);
+    copy_outcome(scene_tensor(&middle, size_o(&p)), &o[4]);
     put(scene_tensor(&middle, size_o(&p)), p.rows, p.heads * p.hd, p.heads * p.hd, p.ldo, p.oo, 1);
     scene_tensor(&middle, size_stat(&p));
     if (op == OP_ATTN_DELTA) {
         s = middle;
     } else {
+        copy_outcome(&middle.t[2], &o[5]);
         scene_run(scene_ref, &middle, d);
         for (int k = 0; k < 3; k++) copy(scene_tensor(&s, forward.t[k].len), &forward.t[k]);
         copy(scene_tensor(&s, size_o(&p)), &middle.t[1]);
-        copy_outcome(scene_tensor(&s, size_stat(&p)), &o[4]);
         copy_outcome(scene_tensor(&s, size_stat(&p)), &d[2]);
+        copy(scene_tensor(&s, p.rows), &forward.t[3]);
         scene_tensor(&s, op == OP_ATTN_DQ ? size_q(&p) : size_k(&p));
         if (op == OP_ATTN_DKV) scene_tensor(&s, size_k(&p));
         outcome_done(d);
@@ -164,13 +167,16 @@ static scene cut_sequence(const scene *s, uint32_t b, uint32_t T) {
     q->rows = q->T = T;
     const char *access = ops_get(s->call.op)->access;
     for (uint32_t k = 0; k < s->n; k++) {
-        bool stat = (s->call.op == OP_ATTN && k == 4) || (s->call.op != OP_ATTN && (k == 4 || k == 5));
+        bool stat = k == (s->call.op == OP_ATTN ? 5 : 4);
         uint32_t ld = s->t[k].len / p.rows, first = b * p.T * ld;
         if (stat) {
             tensor *t = scene_tensor(&c, size_stat(q));
-            for (uint32_t h = 0; h < p.heads; h++)
+            for (uint32_t h = 0; h < p.heads; h++) {
                 memcpy(wholes(t) + q->so + h * T, wholes(&s->t[k]) + p.so + h * p.rows + b * p.T,
                        T * sizeof(float));
+                memcpy(wholes(t) + q->dlo + h * T, wholes(&s->t[k]) + p.dlo + h * p.rows + b * p.T,
+                       T * sizeof(float));
+            }
         } else {
             tensor *t = scene_tensor(&c, (size_t)T * ld);
             if (access[k] == 'r')
@@ -189,7 +195,7 @@ static void bits_depend_on_the_own_past_alone(void) {
         ops_id op = ops[k / COUNT_OF(sizes)];
         scene s = make(op, (shape){3, 65, 4, 2, sizes[k % COUNT_OF(sizes)], k});
         struct abi_attn p = s.call.p.attn;
-        uint32_t result = op == OP_ATTN ? 3 : 6, ld = s.t[result].len / p.rows;
+        uint32_t result = op == OP_ATTN ? 4 : 6, ld = s.t[result].len / p.rows;
         uint32_t o = op == OP_ATTN ? p.oo : op == OP_ATTN_DQ ? p.qo : p.ko;
         uint32_t cols = (op == OP_ATTN_DKV ? p.kv_heads : p.heads) * p.hd;
         outcome all[OPS_MAX_TENSORS], one[OPS_MAX_TENSORS];

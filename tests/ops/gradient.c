@@ -164,10 +164,10 @@ static void embed(void) {
     finish(&q);
 }
 
-static void norm(void) {
+static void norm_of_kind(uint32_t kind) {
     problem q = start();
-    struct abi_norm p = {4, 13, 16, 24, 8, 40, 16, 3, 1e-5f};
-    matrix X = make(&q, 4, 13, 24, 8, 2), g = make(&q, 1, 13, 16, 0, 1), stat = make(&q, 1, 0, 8, 0, 0);
+    struct abi_norm p = {4, 13, 16, 24, 8, 40, 16, 3, 1e-5f, kind, 9};
+    matrix X = make(&q, 4, 13, 24, 8, 2), g = make(&q, 1, 13, 16, 0, 1), stat = make(&q, 1, 0, 16, 0, 0);
     matrix dX = like(&q, X, 0), dg = like(&q, g, 0);
     q.out = make(&q, 4, 13, 40, 16, 0);
     q.dout = like(&q, q.out, 1);
@@ -183,6 +183,56 @@ static void norm(void) {
             .op = OP_NORM_DG, .t = {view(&q, X), view(&q, stat), view(&q, q.dout), view(&q, dg)}, .p.norm = p});
     vary(&q, "x", X, dX);
     vary(&q, "gain", g, dg);
+    finish(&q);
+}
+static void norm(void) {
+    for (uint32_t kind = ABI_NORM_RMS; kind <= ABI_NORM_LAYER; kind++) norm_of_kind(kind);
+}
+
+static void head_norm_of_kind(uint32_t kind) {
+    problem q = start();
+    struct abi_head_norm p = {4, 3, 5, 24, 8, 40, 16, 3, kind, 1e-5f};
+    matrix X = make(&q, 4, 15, 24, 8, 2), g = make(&q, 1, 5, 8, 0, 1), stat = make(&q, 1, 0, 16, 0, 0);
+    matrix dX = like(&q, X, 0), dg = like(&q, g, 0);
+    q.out = make(&q, 4, 15, 40, 16, 0);
+    q.dout = like(&q, q.out, 1);
+    add(&q, &q.forward,
+        (ops_call){.op = OP_HEAD_NORM,
+                   .t = {view(&q, X), view(&q, g), view(&q, q.out), view(&q, stat)},
+                   .p.head_norm = p});
+    add(&q, &q.backward,
+        (ops_call){.op = OP_HEAD_NORM_DX,
+                   .t = {view(&q, X), view(&q, g), view(&q, stat), view(&q, q.dout), view(&q, dX)},
+                   .p.head_norm = p});
+    add(&q, &q.backward,
+        (ops_call){.op = OP_HEAD_NORM_DG,
+                   .t = {view(&q, X), view(&q, stat), view(&q, q.dout), view(&q, dg)},
+                   .p.head_norm = p});
+    vary(&q, "x", X, dX);
+    vary(&q, "gain", g, dg);
+    finish(&q);
+}
+static void head_norm(void) {
+    head_norm_of_kind(ABI_NORM_RMS);
+    head_norm_of_kind(ABI_NORM_RMS_PLUS);
+}
+
+/* y = a + b, then y += bias: of a and b the gradient is that of y. */
+static void bias_of_a_sum(void) {
+    problem q = start();
+    struct abi_bias p = {5, 16, 40, 16};
+    matrix A = make(&q, 5, 13, 24, 8, 1), B = like(&q, A, 1), b = make(&q, 1, 13, 16, 0, 1), db = like(&q, b, 0);
+    q.out = make(&q, 5, 13, 40, 16, 0);
+    q.dout = like(&q, q.out, 1);
+    add(&q, &q.forward,
+        (ops_call){.op = OP_ADD,
+                   .t = {view(&q, A), view(&q, B), view(&q, q.out)},
+                   .p.ew = {5, 16, 24, 8, 40, 16}});
+    add(&q, &q.forward, (ops_call){.op = OP_BIAS, .t = {view(&q, q.out), view(&q, b)}, .p.bias = p});
+    add(&q, &q.backward, (ops_call){.op = OP_BIAS_GRAD, .t = {view(&q, q.dout), view(&q, db)}, .p.bias = p});
+    vary(&q, "a", A, q.dout);
+    vary(&q, "b", B, q.dout);
+    vary(&q, "bias", b, db);
     finish(&q);
 }
 
@@ -228,19 +278,19 @@ static void rope(void) {
 static void attention_of(uint32_t B, uint32_t T, uint32_t heads, uint32_t kv_heads, uint32_t hd) {
     problem q = start();
     uint32_t rows = B * T, wq = heads * hd, wk = kv_heads * hd;
-    struct abi_attn p = {rows, T, heads, kv_heads, hd, 48, 8, 40, 16, 56, 0, 5, 0.6f};
+    struct abi_attn p = {rows, T, heads, kv_heads, hd, 48, 8, 40, 16, 56, 0, 5, 0.6f, 7 + heads * rows};
     matrix Q = make(&q, rows, wq, p.ldq, p.qo, 1), K = make(&q, rows, wk, p.ldk, p.ko, 1), V = like(&q, K, 1);
     matrix dQ = like(&q, Q, 0), dK = like(&q, K, 0), dV = like(&q, K, 0);
-    matrix lse = make(&q, 1, 0, p.so + heads * rows, 0, 0), delta = like(&q, lse, 0);
+    matrix stat = make(&q, 1, 0, p.dlo + heads * rows, 0, 0);
     q.out = make(&q, rows, wq, p.ldo, p.oo, 0);
     q.dout = like(&q, q.out, 1);
-    ops_view vq = view(&q, Q), vk = view(&q, K), vv = view(&q, V), g = view(&q, q.dout), l = view(&q, lse),
-             e = view(&q, delta);
-    add(&q, &q.forward, (ops_call){.op = OP_ATTN, .t = {vq, vk, vv, view(&q, q.out), l}, .p.attn = p});
-    add(&q, &q.backward, (ops_call){.op = OP_ATTN_DELTA, .t = {view(&q, q.out), g, e}, .p.attn = p});
-    add(&q, &q.backward, (ops_call){.op = OP_ATTN_DQ, .t = {vq, vk, vv, g, l, e, view(&q, dQ)}, .p.attn = p});
+    ops_view vq = view(&q, Q), vk = view(&q, K), vv = view(&q, V), g = view(&q, q.dout), s = view(&q, stat),
+             f = numbers(&q, (uint32_t[64]){0}, rows);
+    add(&q, &q.forward, (ops_call){.op = OP_ATTN, .t = {vq, vk, vv, f, view(&q, q.out), s}, .p.attn = p});
+    add(&q, &q.backward, (ops_call){.op = OP_ATTN_DELTA, .t = {view(&q, q.out), g, s}, .p.attn = p});
+    add(&q, &q.backward, (ops_call){.op = OP_ATTN_DQ, .t = {vq, vk, vv, g, s, f, view(&q, dQ)}, .p.attn = p});
     add(&q, &q.backward,
-        (ops_call){.op = OP_ATTN_DKV, .t = {vq, vk, vv, g, l, e, view(&q, dK), view(&q, dV)}, .p.attn = p});
+        (ops_call){.op = OP_ATTN_DKV, .t = {vq, vk, vv, g, s, f, view(&q, dK), view(&q, dV)}, .p.attn = p});
     vary(&q, "q", Q, dQ);
     vary(&q, "k", K, dK);
     vary(&q, "v", V, dV);
@@ -293,6 +343,8 @@ static void xent(void) {
 int main(void) {
     TEST(embed);
     TEST(norm);
+    TEST(head_norm);
+    TEST(bias_of_a_sum);
     TEST(linear);
     TEST(rope);
     TEST(attention);
