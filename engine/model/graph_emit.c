@@ -170,7 +170,10 @@ struct abi_head_norm graph_head_norm(const model_graph *g, uint32_t chain, uint3
 }
 
 struct abi_ew graph_activation(const model_graph *g, int part, const layer_part *p, const act *z) {
-    static const uint32_t act_of[] = {[FFN_SWIGLU] = 0, [FFN_GEGLU] = 1, [FFN_GELU] = 1, [FFN_GELU_ERF] = 2};
+    static const uint32_t act_of[] = {[FFN_SWIGLU] = ABI_ACT_SILU,
+                                      [FFN_GEGLU] = ABI_ACT_GELU_TANH,
+                                      [FFN_GELU] = ABI_ACT_GELU_TANH,
+                                      [FFN_GELU_ERF] = ABI_ACT_GELU};
     const model_family *f = &g->s->config.family;
     uint32_t lo = g->lo[part], hi = g->hi[part];
     return (struct abi_ew){.rows = g->rows,

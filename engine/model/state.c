@@ -63,7 +63,7 @@ colm_status model_state_create(ops_machine *m, const model_weights *w, uint32_t 
 
 colm_status model_state_create_trained(ops_machine *m, const model_weights *w, model_trained t,
                                        model_state **ret, colm_err *err) {
-    for (uint32_t i = t.frozen; t.head_only && i < w->config.n_chains; i++)
+    for (uint32_t i = what.frozen; what.head_only && i < w->config.n_chains; i++)
         if (w->config.chain[i].tied)
             return err_set(
                 err, COLM_E_INPUT,
