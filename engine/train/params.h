@@ -16,6 +16,15 @@ typedef struct {
     double clip;        /* global gradient norm; 0: off */
     uint32_t log_every; /* steps between stored metrics */
     uint32_t frozen;    /* chains 1..frozen do not train */
+    bool head_only;     /* only the output heads of the chains beyond `frozen` train */
+    bool documents;     /* windows see their own document only; false: packed windows see across documents */
+    bool recompute;     /* keep each layer's input alone and compute the rest again: less memory, more time */
+    /* Of these zero is the default. */
+    uint32_t accumulate; /* micro-batches of `batch` sequences per step; 0: one. Targets weigh the same however
+                            they are split */
+    uint32_t scale;      /* the largest scale with a loss; later chains do not take part. 0: the full scale */
+    double lambda[MODEL_MAX_CHAINS]; /* weight of each scale's cross-entropy, that of `scale` above 0; all 0:
+                                        `scale` alone */
 } train_params;
 
 uint64_t train_steps(const train_params *p); /* 0 when batch or context is 0 */
