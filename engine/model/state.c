@@ -61,7 +61,7 @@ colm_status model_state_create(ops_machine *m, const model_weights *w, uint32_t 
     return model_state_create_trained(m, w, (model_trained){.frozen = frozen}, ret, err);
 }
 
-colm_status model_state_create_trained(ops_machine *m, const model_weights *w, model_trained t,
+colm_status model_state_create_trained(ops_machine *m, const model_weights *w, model_trained what,
                                        model_state **ret, colm_err *err) {
     for (uint32_t i = what.frozen; what.head_only && i < w->config.n_chains; i++)
         if (w->config.chain[i].tied)
