@@ -312,7 +312,7 @@ static colm_status step(model_graph *g, const uint32_t *tokens, const uint32_t *
     for (uint32_t i = 0; i < g->s->config.n_chains; i++) {
         double sum = 0;
         if (!(g->lambda[i] > 0)) continue;
-        TRY(ops_read(m, g->nll, i * g->nll_stride, g->host_nll, g->rows, err));
+        TRY(ops_read(m, g->nll, graph_nll_at(g, i), g->host_nll, g->rows, err));
         for (uint32_t k = 0; k < g->rows; k++) sum += g->host_nll[k];
         r.loss += g->lambda[i] * sum / (double)targets_in_step;
     }

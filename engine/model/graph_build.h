@@ -55,7 +55,7 @@ struct model_graph {
     ops_buf tokens, targets, list, start, order, rope, nll, top, partial, clip;
     ops_buf first[2]; /* first position each row may see: in layers that see all, in windowed ones */
     ops_buf pos, pos_list, pos_start, pos_order; /* learned positions */
-    uint64_t nll_stride;                         /* rows to a multiple of 64: scale s starts at s*nll_stride */
+    uint64_t nll_stride;                         /* rows to a multiple of 64; see graph_nll_at */
     ops_list forward, head, clear, backward, update;
     uint8_t *head_scale; /* per call of `head`: the scale it belongs to */
     double lambda[MODEL_MAX_CHAINS];
@@ -77,6 +77,10 @@ static inline ops_view act_view(const model_graph *g, const act *a) {
 /* Rows r0 .. of a matrix, r0 a multiple of 16 (so that the view stays aligned), n rows. */
 static inline ops_view act_rows(const model_graph *g, const act *a, uint32_t r0, uint32_t n) {
     return (ops_view){g->pool[a->pool], a->off + (uint64_t)r0 * a->ld, (uint64_t)ops_rows(n) * a->ld};
+}
+/* Where a scale's losses start in the nll buffer: scale by scale, in training the full one first. */
+static inline uint64_t graph_nll_at(const model_graph *g, uint32_t scale) {
+    return (g->p.train ? g->s->config.n_chains - 1 - scale : scale) * g->nll_stride;
 }
 static inline bool graph_has(const model_graph *g, param_kind k, uint32_t layer, uint32_t chain) {
     return model_state_index(g->s, k, layer, chain) != MODEL_NO_TENSOR;

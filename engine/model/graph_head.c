@@ -66,7 +66,7 @@ static colm_status forward(model_graph *g, uint32_t scale, rows r, bool init, co
 
 static colm_status score(model_graph *g, uint32_t scale, rows r, colm_err *err) {
     ops_view out = logits_of(g, scale), target = {g->targets, r.r0, r.n},
-             nll = {g->nll, scale * g->nll_stride + r.r0, r.n};
+             nll = {g->nll, graph_nll_at(g, scale) + r.r0, r.n};
     struct abi_xent p = {.rows = r.n,
                          .vocab = g->s->config.vocab,
                          .ld = g->logits_ld,

@@ -74,8 +74,8 @@ colm_status model_state_create_trained(ops_machine *m, const model_weights *w, m
     if (!s) return err_nomem(err, sizeof *s, "model state");
     *s = (model_state){.machine = m,
                        .config = w->config,
-                       .frozen = t.frozen,
-                       .head_only = t.head_only,
+                       .frozen = what.frozen,
+                       .head_only = what.head_only,
                        .n_tensors = w->n_tensors};
     s->shape = mem_alloc(s->n_tensors, sizeof *s->shape);
     s->tensor = mem_alloc(s->n_tensors, sizeof *s->tensor);
@@ -88,8 +88,8 @@ colm_status model_state_create_trained(ops_machine *m, const model_weights *w, m
     memcpy(s->shape, w->tensor, s->n_tensors * sizeof *s->shape);
     for (size_t i = 0; i < n_index; i++) s->index[i] = MODEL_NO_TENSOR;
     for (uint32_t i = 0; i < s->n_tensors; i++) {
-        const model_tensor *t = &s->shape[i];
-        s->index[((size_t)t->chain * s->config.layers + t->layer) * PARAM_KINDS + t->kind] = i;
+        const model_tensor *x = &s->shape[i];
+        s->index[((size_t)x->chain * s->config.layers + x->layer) * PARAM_KINDS + x->kind] = i;
     }
     lay_out(s);
     uint64_t trained = s->end - s->trained_at;
