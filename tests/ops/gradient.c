@@ -304,27 +304,34 @@ static void attention_of_shared_keys(void) {
     attention_of(2, 3, 3, 1, 5);
 }
 
-static void swiglu(void) {
+static void swiglu_of(uint32_t act, uint32_t plain) {
     problem q = start();
-    struct abi_ew p = {4, 16, 24, 8, 40, 16};
+    struct abi_ew p = {4, 16, 24, 8, 40, 16, act, plain};
     matrix A = make(&q, 4, 13, 24, 8, 2), B = like(&q, A, 1), dA = like(&q, A, 0), dB = like(&q, A, 0);
     q.out = make(&q, 4, 13, 40, 16, 0);
     q.dout = like(&q, A, 1);
     add(&q, &q.forward,
-        (ops_call){.op = OP_SWIGLU, .t = {view(&q, A), view(&q, B), view(&q, q.out)}, .p.ew = p});
+        (ops_call){
+            .op = OP_SWIGLU, .t = {view(&q, A), view(&q, plain ? A : B), view(&q, q.out)}, .p.ew = p});
     add(&q, &q.backward,
-        (ops_call){.op = OP_SWIGLU_GRAD, .t = {view(&q, dA), view(&q, dB), view(&q, q.dout)}, .p.ew = p});
+        (ops_call){.op = OP_SWIGLU_GRAD,
+                   .t = {view(&q, dA), view(&q, plain ? dA : dB), view(&q, q.dout)},
+                   .p.ew = p});
     q.backward_copy[0][0] = A, q.backward_copy[0][1] = dA;
     q.backward_copy[1][0] = B, q.backward_copy[1][1] = dB, q.n_backward_copies = 2;
     vary(&q, "a", A, dA);
-    vary(&q, "b", B, dB);
+    if (!plain) vary(&q, "b", B, dB);
     finish(&q);
 }
+static void swiglu(void) {
+    for (uint32_t act = ABI_ACT_SILU; act <= ABI_ACT_GELU; act++)
+        for (uint32_t plain = 0; plain < 2; plain++) swiglu_of(act, plain);
+}
 
-static void xent(void) {
+static void xent_of(float cap) {
     static const uint32_t target[] = {2, ABI_NO_TARGET, 10, 0};
     problem q = start();
-    struct abi_xent p = {4, 11, 24, 0.25f};
+    struct abi_xent p = {4, 11, 24, 0.25f, cap};
     matrix L = make(&q, 4, 11, 24, 0, 2), dL = like(&q, L, 0), again = make(&q, 1, 4, 8, 0, 0);
     uint32_t none[8] = {0};
     ops_view targets = numbers(&q, target, 4), top = numbers(&q, none, 8);
@@ -338,6 +345,10 @@ static void xent(void) {
     q.backward_copy[0][0] = L, q.backward_copy[0][1] = dL, q.n_backward_copies = 1;
     vary(&q, "logits", L, dL);
     finish(&q);
+}
+static void xent(void) {
+    xent_of(0);
+    xent_of(1.5f);
 }
 
 int main(void) {
