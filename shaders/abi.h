@@ -79,7 +79,7 @@ struct abi_rope {
  * Statistics of head h and row r: the softmax's at so + h*rows + r, delta at dlo + h*rows + r.
  * masked 1: row r sees no position of its sequence before first[r], which is at most its own; 0: first is not read.
  * cap > 0: the score s = scale q.k becomes cap tanh(s/cap). acc 1: the key and value gradients go on from what dK and dV
- * hold (old value first, then query heads and rows ascending). masked and cap > 0 are settled when a call is prepared. */
+ * hold (old value first, then query heads and rows ascending). masked, cap > 0 and acc are settled when a call is prepared. */
 struct abi_attn {
     abi_uint rows, T, heads, kv_heads, hd, ldq, qo, ldk, ko, ldo, oo, so;
     abi_float scale;
@@ -87,16 +87,21 @@ struct abi_attn {
     abi_float cap;
 };
 
-/* Elementwise over rows x cols; A and B at (lda, ao), Z at (ldz, zo). */
+#define ABI_ACT_SILU 0u
+#define ABI_ACT_GELU_TANH 1u /* a/2 (1 + tanh(sqrt(2/pi) (a + 0.044715 a^3))) */
+#define ABI_ACT_GELU 2u      /* a/2 (1 + erf(a/sqrt(2))) */
+
+/* Elementwise over rows x cols; A and B at (lda, ao), Z at (ldz, zo). Of swiglu alone: the activation, and plain 1 for
+ * Z = act(A) without B, whose view is then A's. */
 struct abi_ew {
-    abi_uint rows, cols, lda, ao, ldz, zo;
+    abi_uint rows, cols, lda, ao, ldz, zo, act, plain;
 };
 
 /* Cross-entropy over the first `vocab` columns (true count) of logits with stride ld. weight: of each row that has a
- * target, in the gradient. */
+ * target, in the gradient. cap above 0: of the logits cap tanh(l / cap). */
 struct abi_xent {
     abi_uint rows, vocab, ld;
-    abi_float weight;
+    abi_float weight, cap;
 };
 
 /* partial[po + g] = sum of squares of elements g*ABI_SUMSQ_CHUNK .. of the first n. */

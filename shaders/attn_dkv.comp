@@ -1,7 +1,6 @@
 /* Key and value gradients of causal attention: with P and dS as in the query gradient, dv_j = sum_i P_ij do_i and
  * dk_j = scale sum_i dS_ij q_i over the queries i >= j, first_i <= j, of every query head that reads the key head, heads
- * and positions ascending. acc: the sums go on from what is there. Blocks of queries that see no key of the tile are left
- * out. */
+ * and positions ascending, up to the last query that sees a key of the tile. ACC 1: the sums go on from what is there. */
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -28,17 +27,22 @@ void main() {
 
     float dk[OWN], dv[OWN];
     EACH_OWN {
-        bool old = p.acc != 0u && live && IS_DIM(X + 8u * n);
+        bool old = ACC == 1 && live && IS_DIM(X + 8u * n);
         dk[n] = old ? dK[k_at(row, kv) + X + 8u * n] : 0.0;
         dv[n] = old ? dV[k_at(row, kv) + X + 8u * n] : 0.0;
     }
+    uint end = live ? p.T : 0u;
+#if FIRST
+    uint seen = k0;
+    for (uint q0 = k0; q0 < end; q0 += BLOCK)
+        EACH_ROW if (first[row0 + min(q0 + j, p.T - 1u)] < k0 + TILE) seen = q0 + BLOCK;
+    end = min(end, seen);
+#endif
     EACH_HEAD_OF(kv)
-        for (uint q0 = k0, end = live ? p.T : 0u; q0 < end; q0 += BLOCK) {
+        for (uint q0 = k0; q0 < end; q0 += BLOCK) {
             uint q = q0 + X, from = row0 + min(q, p.T - 1u);
 #if FIRST
-            uint start = first[from], seen = start;
-            EACH_ROW seen = min(seen, first[row0 + min(q0 + j, p.T - 1u)]);
-            if (seen >= k0 + TILE) continue;
+            uint start = first[from];
 #endif
             float slope, s = capped(dot_qk(q_at(from, h), k_at(row, kv)) * GAIN, slope);
             float u = dot_gv(o_at(from, h), k_at(row, kv));

@@ -1,7 +1,6 @@
 /* Key and value gradients of causal attention: with P and dS as in the query gradient, dv_j = sum_i P_ij do_i and
  * dk_j = scale sum_i dS_ij q_i over the queries i >= j, first_i <= j, of every query head that reads the key head, heads
- * and positions ascending. acc: the sums go on from what is there. Blocks of queries that see no key of the tile are left
- * out. A lane owns a key. */
+ * and positions ascending, up to the last query that sees a key of the tile. ACC 1: the sums go on from what is there. A lane owns a key. */
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -28,16 +27,21 @@ void main() {
         EACH_DIM {
             k[v][d] = LOAD4(K, at + d) * GAIN;
             w[v][d] = LOAD4(V, at + d) * p.scale;
-            dk[v][d] = p.acc != 0u ? dK[at + d] : vec4(0);
-            dw[v][d] = p.acc != 0u ? dV[at + d] : vec4(0);
+            dk[v][d] = ACC == 1 ? dK[at + d] : vec4(0);
+            dw[v][d] = ACC == 1 ? dV[at + d] : vec4(0);
         }
     }
+    uint end = p.T;
+#if FIRST
+    end = k0;
+    for (uint i = k0 + LANE; i < p.T; i += 8u) end = first[row0 + i] < k0 + TILE ? i + 1u : end;
+    end = p.T - lanes_min(p.T - end);
+#endif
     EACH_HEAD_OF(kv)
-        for (uint q0 = k0; q0 < p.T; q0 += BLOCK) {
+        for (uint q0 = k0; q0 < end; q0 += BLOCK) {
             uint from = BLOCK_ROW(q0);
 #if FIRST
             uint starts = first[from];
-            if (lanes_min(starts) >= k0 + TILE) continue;
 #endif
             vec4 q[REGS], g[REGS];
             LOAD_BLOCK(q, Q, q_at(from, h))

@@ -1,5 +1,5 @@
-/* Gradient of z = a sigma(a) b, in place of a and b: da = dz b sigma(a) (1 + a (1 - sigma(a))), db = dz a sigma(a), with
- * 1 - sigma(a) = sigma(-a). dz lies as a does. */
+/* Gradient of z = act(a) b, in place of a and b: da = dz b act'(a), db = dz act(a). Where the call says PLAIN there is no
+ * b, and da = dz act'(a). dz lies as a does. */
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -7,7 +7,9 @@
 #include "swiglu.glsl"
 PUSH(ew)
 IO4(0, A)
+#if !PLAIN
 IO4(1, B)
+#endif
 IN4(2, dZ)
 
 void main() {
@@ -15,9 +17,13 @@ void main() {
     if (r >= p.rows) return;
     uint a0 = (r * p.lda + p.ao) / 4u;
     for (uint c = ME; c < p.cols / 4u; c += WIDTH) {
-        vec4 a = LOAD4(A, a0 + c), b = LOAD4(B, a0 + c), dz = LOAD4(dZ, a0 + c);
-        vec4 s = logistic(a);
-        STORE4(A, a0 + c, dz * b * s * (1.0 + a * logistic(-a)));
-        STORE4(B, a0 + c, dz * a * s);
+        vec4 a = LOAD4(A, a0 + c), dz = LOAD4(dZ, a0 + c);
+#if PLAIN
+        STORE4(A, a0 + c, dz * act_slope(a));
+#else
+        vec4 b = LOAD4(B, a0 + c);
+        STORE4(A, a0 + c, dz * b * act_slope(a));
+        STORE4(B, a0 + c, dz * act(a));
+#endif
     }
 }

@@ -120,7 +120,7 @@ static void store_rows(train_watch *t, double now) {
 static bool train_ticked(void *user, const train_tick *k) {
     train_watch *t = user;
     const train_params *p = &t->w->stage->train;
-    double now = clock_seconds(), step_tokens = (double)p->batch * p->context;
+    double now = clock_seconds(), step_tokens = (double)p->tokens / (double)k->steps;
     bool last = k->step + 1 == k->steps;
     if (k->step % p->log_every == 0 || last) {
         const store_metric_row rows[] = {{k->step, "loss", k->loss},

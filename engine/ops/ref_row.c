@@ -50,7 +50,30 @@ OPS_REF(add) {
         }
 }
 
-/* silu(a) = a sigma(a); sigma(a) = 1/(1 + exp(-a)) */
+/* An activation's value and slope, by abi_ew's number. */
+typedef struct {
+    double value, slope;
+} activated;
+
+/* a sigma(a); sigma(a) (1 + a (1 - sigma(a))), where sigma(a) = 1/(1 + exp(-a)) */
+static activated silu(double a) {
+    double s = 1 / (1 + exp(-a));
+    return (activated){a * s, s * (1 + a * (1 - s))};
+}
+/* a/2 (1 + tanh(u)) = a sigma(2u), where u = sqrt(2/pi) (a + 0.044715 a^3); sigma + a sigma (1 - sigma) 2 du/da
+ */
+static activated gelu_tanh(double a) {
+    const double k = 1.59576912160573071176;
+    double s = 1 / (1 + exp(-k * (a + 0.044715 * a * a * a)));
+    return (activated){a * s, s + a * s * (1 - s) * k * (1 + 3 * 0.044715 * a * a)};
+}
+/* a Phi(a); Phi(a) + a exp(-a^2/2) / sqrt(2 pi), where Phi(a) = erfc(-a/sqrt(2))/2 */
+static activated gelu(double a) {
+    double phi = erfc(-a * 0.70710678118654752440) / 2;
+    return (activated){a * phi, phi + a * exp(-a * a / 2) * 0.39894228040143267794};
+}
+static activated (*const activation[])(double) = {silu, gelu_tanh, gelu};
+
 OPS_REF(swiglu) {
     const struct abi_ew *p = &push->ew;
     const double *A = t[0], *B = t[1];
@@ -58,11 +81,11 @@ OPS_REF(swiglu) {
     for (size_t r = 0; r < p->rows; r++)
         for (size_t c = 0; c < p->cols; c++) {
             size_t i = r * p->lda + p->ao + c;
-            Z[r * p->ldz + p->zo + c] = A[i] / (1 + exp(-A[i])) * B[i];
+            Z[r * p->ldz + p->zo + c] = activation[p->act](A[i]).value * (p->plain ? 1 : B[i]);
         }
 }
 
-/* dA = dZ B sigma(a) (1 + a (1 - sigma(a))), dB = dZ a sigma(a) */
+/* dA = dZ B act'(a), dB = dZ act(a); plain: dA = dZ act'(a) */
 OPS_REF(swiglu_grad) {
     const struct abi_ew *p = &push->ew;
     double *A = t[0], *B = t[1];
@@ -70,21 +93,25 @@ OPS_REF(swiglu_grad) {
     for (size_t r = 0; r < p->rows; r++)
         for (size_t c = 0; c < p->cols; c++) {
             size_t i = r * p->lda + p->ao + c;
-            double a = A[i], s = 1 / (1 + exp(-a));
-            A[i] = DZ[i] * B[i] * s * (1 + a * (1 - s));
-            B[i] = DZ[i] * a * s;
+            activated a = activation[p->act](A[i]);
+            A[i] = DZ[i] * a.slope * (p->plain ? 1 : B[i]);
+            if (!p->plain) B[i] = DZ[i] * a.value;
         }
 }
 
-/* Natural logarithm of sum exp over a row; *first is the index of the first maximum. */
-static double log_sum_exp(const double *x, size_t n, size_t *first) {
+static double capped(const struct abi_xent *p, double l) {
+    return p->cap > 0 ? p->cap * tanh(l / p->cap) : l;
+}
+
+/* Natural logarithm of sum exp over a row's logits, capped; *first is the index of the first maximum. */
+static double log_sum_exp(const struct abi_xent *p, const double *l, size_t *first) {
     size_t m = 0;
-    for (size_t i = 1; i < n; i++)
-        if (x[i] > x[m]) m = i;
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) sum += exp(x[i] - x[m]);
+    for (size_t i = 1; i < p->vocab; i++)
+        if (l[i] > l[m]) m = i;
+    double sum = 0, most = capped(p, l[m]);
+    for (size_t i = 0; i < p->vocab; i++) sum += exp(capped(p, l[i]) - most);
     *first = m;
-    return x[m] + log(sum);
+    return most + log(sum);
 }
 
 OPS_REF(xent) {
@@ -95,15 +122,15 @@ OPS_REF(xent) {
     uint32_t *top = t[3];
     for (size_t r = 0; r < p->rows; r++) {
         size_t first;
-        double lse = log_sum_exp(L + r * p->ld, p->vocab, &first);
+        double lse = log_sum_exp(p, L + r * p->ld, &first);
         bool has = target[r] != ABI_NO_TARGET;
-        NLL[r] = has ? lse - L[r * p->ld + target[r]] : 0;
+        NLL[r] = has ? lse - capped(p, L[r * p->ld + target[r]]) : 0;
         top[r] = has && first == target[r];
     }
 }
 
-/* dL = weight (softmax - onehot(target)) on rows with a target, 0 elsewhere, pads and rows up to the next 16
- * included */
+/* dL = weight (softmax - onehot(target)), times 1 - tanh(l / cap)^2 = 1 / cosh(l / cap)^2 of capped logits, on
+ * rows with a target, 0 elsewhere, pads and rows up to the next 16 included */
 OPS_REF(xent_grad) {
     const struct abi_xent *p = &push->xent;
     double *L = t[0], *NLL = t[2];
@@ -112,10 +139,16 @@ OPS_REF(xent_grad) {
         double *l = L + r * p->ld;
         bool has = r < p->rows && target[r] != ABI_NO_TARGET;
         size_t first;
-        double lse = has ? log_sum_exp(l, p->vocab, &first) : 0;
-        if (r < p->rows) NLL[r] = has ? lse - l[target[r]] : 0;
-        for (size_t c = 0; c < ops_pad(p->vocab); c++)
-            l[c] = has && c < p->vocab ? p->weight * (exp(l[c] - lse) - (c == target[r])) : 0;
+        double lse = has ? log_sum_exp(p, l, &first) : 0;
+        if (r < p->rows) NLL[r] = has ? lse - capped(p, l[target[r]]) : 0;
+        for (size_t c = 0; c < ops_pad(p->vocab); c++) {
+            if (!has || c >= p->vocab) {
+                l[c] = 0;
+                continue;
+            }
+            double slope = p->cap > 0 ? pow(cosh(l[c] / p->cap), -2) : 1;
+            l[c] = p->weight * (exp(capped(p, l[c]) - lse) - (c == target[r])) * slope;
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 /* Shader variants of attention. Tiles of queries (or keys) of all sequences lie on x, folded onto z; heads on
  * y. */
 #include <stdio.h>
+#include <string.h>
 
 #include "engine/ops/groups.h"
 #include "engine/ops/internal.h"
@@ -45,7 +46,7 @@ static void groups_delta(const ops_push *p, uint32_t groups[3]) {
     groups_fold(groups_ceil(p->attn.rows, 64), p->attn.heads, groups);
 }
 
-/* Masks and caps have kernels of their own (attn.glsl): who asks for neither pays for neither. */
+/* Masks, caps and sums that go on have kernels of their own (attn.glsl): who asks for none pays for none. */
 static void define_hd(const ops_push *p, char *buf, size_t n) {
     snprintf(buf, n, "HD=%u", p->attn.hd);
 }
@@ -56,11 +57,23 @@ static void define_tuning(const ops_push *p, tuning t, char *buf, size_t n) {
     snprintf(buf, n, "HD=%u FIRST=%d CAP=%d VECS=%u BLOCK=%u", p->attn.hd, p->attn.masked != 0, p->attn.cap > 0,
              t.vecs, t.block);
 }
+static void define_acc(const ops_push *p, char *buf, size_t n) {
+    size_t at = strlen(buf);
+    snprintf(buf + at, n - at, " ACC=%d", p->attn.acc != 0);
+}
 static void define_cpu(const ops_push *p, char *buf, size_t n) {
     define_tuning(p, tuned(p->attn.hd), buf, n);
 }
-static void define_grad_cpu(const ops_push *p, char *buf, size_t n) {
+static void define_dq_cpu(const ops_push *p, char *buf, size_t n) {
     define_tuning(p, tuned_grad(p->attn.hd), buf, n);
+}
+static void define_dkv_cpu(const ops_push *p, char *buf, size_t n) {
+    define_tuning(p, tuned_grad(p->attn.hd), buf, n);
+    define_acc(p, buf, n);
+}
+static void define_dkv(const ops_push *p, char *buf, size_t n) {
+    define_portable(p, buf, n);
+    define_acc(p, buf, n);
 }
 
 /* Some drivers end an invocation's loops, unseen, after 65535 turns in all: better refused than wrong. */
@@ -83,7 +96,7 @@ static bool fits_attn_dq_cpu(const ops_push *p) {
     return fits_hd_cpu(p->attn.hd) && few_turns(&p->attn, tuned_grad(p->attn.hd).block, 1);
 }
 static bool fits_attn_dkv_cpu(const ops_push *p) {
-    return fits_hd_cpu(p->attn.hd) && few_turns(&p->attn, tuned_grad(p->attn.hd).block, share(&p->attn));
+    return fits_hd_cpu(p->attn.hd) && few_turns(&p->attn, tuned_grad(p->attn.hd).block, 1 + share(&p->attn));
 }
 static bool fits_delta_cpu(const ops_push *p) {
     return p->attn.hd % 4 == 0;
@@ -96,7 +109,8 @@ static bool fits_attn_dq(const ops_push *p) {
     return p->attn.hd <= 256 && few_turns(&p->attn, 8, 1 + 2 * groups_ceil(p->attn.hd, 16));
 }
 static bool fits_attn_dkv(const ops_push *p) {
-    return p->attn.hd <= 256 && few_turns(&p->attn, 8, share(&p->attn) * (1 + 2 * groups_ceil(p->attn.hd, 16)));
+    return p->attn.hd <= 256 &&
+           few_turns(&p->attn, 8, 1 + share(&p->attn) * (1 + 2 * groups_ceil(p->attn.hd, 16)));
 }
 
 #define CPU(file, fit, macros, count) \
@@ -111,7 +125,7 @@ VARIANTS(attn, CPU("attn_cpu.comp", fits_attn_cpu, define_cpu, groups_attn_cpu),
          PORTABLE("attn.comp", fits_attn, define_portable, groups_attn));
 VARIANTS(attn_delta, CPU("attn_delta.comp", fits_delta_cpu, define_hd, groups_delta_cpu),
          PORTABLE("attn_delta.comp", NULL, define_hd, groups_delta));
-VARIANTS(attn_dq, CPU("attn_dq_cpu.comp", fits_attn_dq_cpu, define_grad_cpu, groups_attn_dq_cpu),
+VARIANTS(attn_dq, CPU("attn_dq_cpu.comp", fits_attn_dq_cpu, define_dq_cpu, groups_attn_dq_cpu),
          PORTABLE("attn_dq.comp", fits_attn_dq, define_portable, groups_attn));
-VARIANTS(attn_dkv, CPU("attn_dkv_cpu.comp", fits_attn_dkv_cpu, define_grad_cpu, groups_attn_dkv_cpu),
-         PORTABLE("attn_dkv.comp", fits_attn_dkv, define_portable, groups_attn_dkv));
+VARIANTS(attn_dkv, CPU("attn_dkv_cpu.comp", fits_attn_dkv_cpu, define_dkv_cpu, groups_attn_dkv_cpu),
+         PORTABLE("attn_dkv.comp", fits_attn_dkv, define_dkv, groups_attn_dkv));

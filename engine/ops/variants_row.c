@@ -89,6 +89,15 @@ static void define_rope(const ops_push *p, char *buf, size_t n) {
 static void define_norm(const ops_push *p, char *buf, size_t n) {
     snprintf(buf, n, "KIND=%u", p->norm.kind);
 }
+static void define_swiglu(const ops_push *p, char *buf, size_t n) {
+    snprintf(buf, n, "ACT=%u PLAIN=%u", p->ew.act, p->ew.plain);
+}
+static void define_xent(const ops_push *p, char *buf, size_t n) {
+    snprintf(buf, n, "GRAD=0 CAPPED=%d", p->xent.cap > 0);
+}
+static void define_xent_grad(const ops_push *p, char *buf, size_t n) {
+    snprintf(buf, n, "GRAD=1 CAPPED=%d", p->xent.cap > 0);
+}
 static void define_head_norm(const ops_push *p, char *buf, size_t n) {
     snprintf(buf, n, "KIND=%u", p->head_norm.kind);
 }
@@ -127,10 +136,10 @@ BOTH_OF(norm_dg, "norm_dg.comp", define_norm, groups_norm_dg);
 BOTH(bias, "bias.comp", NULL, groups_bias);
 BOTH(bias_grad, "bias_grad.comp", NULL, groups_bias_grad);
 BOTH(add, "add.comp", NULL, groups_ew);
-BOTH(swiglu, "swiglu.comp", NULL, groups_ew);
-BOTH(swiglu_grad, "swiglu_grad.comp", NULL, groups_ew);
-BOTH(xent, "xent.comp", "GRAD=0", groups_xent);
-BOTH(xent_grad, "xent.comp", "GRAD=1", groups_xent_grad);
+BOTH_OF(swiglu, "swiglu.comp", define_swiglu, groups_ew);
+BOTH_OF(swiglu_grad, "swiglu_grad.comp", define_swiglu, groups_ew);
+BOTH_OF(xent, "xent.comp", define_xent, groups_xent);
+BOTH_OF(xent_grad, "xent.comp", define_xent_grad, groups_xent_grad);
 BOTH(sumsq, "sumsq.comp", NULL, groups_sumsq);
 BOTH(clip, "clip.comp", NULL, groups_clip);
 VARIANTS(embed_grad, CPU("embed_grad.comp", NULL, groups_embed_grad_cpu),

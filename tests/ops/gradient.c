@@ -221,13 +221,13 @@ static void head_norm(void) {
 static void bias_of_a_sum(void) {
     problem q = start();
     struct abi_bias p = {5, 16, 40, 16};
-    matrix A = make(&q, 5, 13, 24, 8, 1), B = like(&q, A, 1), b = make(&q, 1, 13, 16, 0, 1), db = like(&q, b, 0);
+    matrix A = make(&q, 5, 13, 24, 8, 1), B = like(&q, A, 1), b = make(&q, 1, 13, 16, 0, 1),
+           db = like(&q, b, 0);
     q.out = make(&q, 5, 13, 40, 16, 0);
     q.dout = like(&q, q.out, 1);
     add(&q, &q.forward,
-        (ops_call){.op = OP_ADD,
-                   .t = {view(&q, A), view(&q, B), view(&q, q.out)},
-                   .p.ew = {5, 16, 24, 8, 40, 16}});
+        (ops_call){
+            .op = OP_ADD, .t = {view(&q, A), view(&q, B), view(&q, q.out)}, .p.ew = {5, 16, 24, 8, 40, 16}});
     add(&q, &q.forward, (ops_call){.op = OP_BIAS, .t = {view(&q, q.out), view(&q, b)}, .p.bias = p});
     add(&q, &q.backward, (ops_call){.op = OP_BIAS_GRAD, .t = {view(&q, q.dout), view(&q, db)}, .p.bias = p});
     vary(&q, "a", A, q.dout);
@@ -275,56 +275,91 @@ static void rope(void) {
     finish(&q);
 }
 
-static void attention_of(uint32_t B, uint32_t T, uint32_t heads, uint32_t kv_heads, uint32_t hd) {
+/* Attention of `heads` heads in `parts` calls that add up to the same key and value gradients; first may be
+ * NULL. */
+static void attention_of(uint32_t B, uint32_t parts, struct abi_attn p, const uint32_t *first) {
+    static const uint32_t open[64];
     problem q = start();
-    uint32_t rows = B * T, wq = heads * hd, wk = kv_heads * hd;
-    struct abi_attn p = {rows, T, heads, kv_heads, hd, 48, 8, 40, 16, 56, 0, 5, 0.6f, 7 + heads * rows};
-    matrix Q = make(&q, rows, wq, p.ldq, p.qo, 1), K = make(&q, rows, wk, p.ldk, p.ko, 1), V = like(&q, K, 1);
+    uint32_t wq = p.heads * p.hd, wk = p.kv_heads * p.hd, n = p.heads / parts;
+    p.rows = B * p.T, p.ldq = 48, p.qo = 8, p.ldk = 40, p.ko = 16, p.ldo = 56, p.scale = 0.6f;
+    p.so = 5, p.dlo = 7 + p.heads * p.rows, p.masked = first != NULL;
+    matrix Q = make(&q, p.rows, wq, p.ldq, p.qo, 1), K = make(&q, p.rows, wk, p.ldk, p.ko, 1),
+           V = like(&q, K, 1);
     matrix dQ = like(&q, Q, 0), dK = like(&q, K, 0), dV = like(&q, K, 0);
-    matrix stat = make(&q, 1, 0, p.dlo + heads * rows, 0, 0);
-    q.out = make(&q, rows, wq, p.ldo, p.oo, 0);
+    matrix stat = make(&q, 1, 0, p.dlo + p.heads * p.rows, 0, 0);
+    q.out = make(&q, p.rows, wq, p.ldo, p.oo, 0);
     q.dout = like(&q, q.out, 1);
     ops_view vq = view(&q, Q), vk = view(&q, K), vv = view(&q, V), g = view(&q, q.dout), s = view(&q, stat),
-             f = numbers(&q, (uint32_t[64]){0}, rows);
-    add(&q, &q.forward, (ops_call){.op = OP_ATTN, .t = {vq, vk, vv, f, view(&q, q.out), s}, .p.attn = p});
-    add(&q, &q.backward, (ops_call){.op = OP_ATTN_DELTA, .t = {view(&q, q.out), g, s}, .p.attn = p});
-    add(&q, &q.backward, (ops_call){.op = OP_ATTN_DQ, .t = {vq, vk, vv, g, s, f, view(&q, dQ)}, .p.attn = p});
-    add(&q, &q.backward,
-        (ops_call){.op = OP_ATTN_DKV, .t = {vq, vk, vv, g, s, f, view(&q, dK), view(&q, dV)}, .p.attn = p});
+             f = numbers(&q, first ? first : open, p.rows);
+    p.heads = n;
+    for (uint32_t i = 0; i < parts; i++) {
+        add(&q, &q.forward, (ops_call){.op = OP_ATTN, .t = {vq, vk, vv, f, view(&q, q.out), s}, .p.attn = p});
+        add(&q, &q.backward, (ops_call){.op = OP_ATTN_DELTA, .t = {view(&q, q.out), g, s}, .p.attn = p});
+        add(&q, &q.backward,
+            (ops_call){.op = OP_ATTN_DQ, .t = {vq, vk, vv, g, s, f, view(&q, dQ)}, .p.attn = p});
+        add(&q, &q.backward,
+            (ops_call){.op = OP_ATTN_DKV, .t = {vq, vk, vv, g, s, f, view(&q, dK), view(&q, dV)}, .p.attn = p});
+        p.acc = 1;
+        p.h0 += n, p.qo += n * p.hd, p.oo += n * p.hd, p.so += n * p.rows, p.dlo += n * p.rows;
+    }
     vary(&q, "q", Q, dQ);
     vary(&q, "k", K, dK);
     vary(&q, "v", V, dV);
     finish(&q);
 }
 static void attention(void) {
-    attention_of(2, 5, 3, 3, 4);
+    attention_of(2, 1, (struct abi_attn){.T = 5, .heads = 3, .kv_heads = 3, .hd = 4}, NULL);
 }
 static void attention_of_shared_keys(void) {
-    attention_of(1, 6, 4, 2, 3);
-    attention_of(2, 3, 3, 1, 5);
+    attention_of(1, 1, (struct abi_attn){.T = 6, .heads = 4, .kv_heads = 2, .hd = 3}, NULL);
+    attention_of(2, 1, (struct abi_attn){.T = 3, .heads = 3, .kv_heads = 1, .hd = 5}, NULL);
+}
+/* Groups of 2, 1 and 2 heads; tiled heads that begin in the middle; key heads that nobody reads. */
+static void attention_of_uneven_heads(void) {
+    attention_of(1, 1, (struct abi_attn){.T = 4, .heads = 5, .kv_heads = 3, .hd = 4}, NULL);
+    attention_of(1, 1, (struct abi_attn){.T = 4, .heads = 4, .kv_heads = 3, .hd = 4, .map = 1, .h0 = 5}, NULL);
+    attention_of(1, 1, (struct abi_attn){.T = 4, .heads = 2, .kv_heads = 3, .hd = 4}, NULL);
+}
+/* A sequence in windows of 3, one of two documents, the second of which looks about freely. */
+static void attention_that_sees_a_part(void) {
+    static const uint32_t first[] = {0, 0, 0, 1, 2, 3, 0, 0, 2, 2, 4, 3};
+    attention_of(2, 1, (struct abi_attn){.T = 6, .heads = 2, .kv_heads = 1, .hd = 4}, first);
+}
+static void attention_with_a_cap(void) {
+    static const uint32_t first[] = {0, 0, 1, 1, 3};
+    attention_of(1, 1, (struct abi_attn){.T = 5, .heads = 2, .kv_heads = 2, .hd = 4, .cap = 0.7f}, NULL);
+    attention_of(1, 1, (struct abi_attn){.T = 5, .heads = 2, .kv_heads = 1, .hd = 4, .cap = 2}, first);
+}
+static void attention_in_parts(void) {
+    attention_of(1, 3, (struct abi_attn){.T = 4, .heads = 6, .kv_heads = 3, .hd = 4, .map = 1}, NULL);
 }
 
-static void swiglu(void) {
+static void swiglu_of(uint32_t act, uint32_t plain) {
     problem q = start();
-    struct abi_ew p = {4, 16, 24, 8, 40, 16};
+    struct abi_ew p = {4, 16, 24, 8, 40, 16, act, plain};
     matrix A = make(&q, 4, 13, 24, 8, 2), B = like(&q, A, 1), dA = like(&q, A, 0), dB = like(&q, A, 0);
     q.out = make(&q, 4, 13, 40, 16, 0);
     q.dout = like(&q, A, 1);
     add(&q, &q.forward,
-        (ops_call){.op = OP_SWIGLU, .t = {view(&q, A), view(&q, B), view(&q, q.out)}, .p.ew = p});
+        (ops_call){.op = OP_SWIGLU, .t = {view(&q, A), view(&q, plain ? A : B), view(&q, q.out)}, .p.ew = p});
     add(&q, &q.backward,
-        (ops_call){.op = OP_SWIGLU_GRAD, .t = {view(&q, dA), view(&q, dB), view(&q, q.dout)}, .p.ew = p});
+        (ops_call){
+            .op = OP_SWIGLU_GRAD, .t = {view(&q, dA), view(&q, plain ? dA : dB), view(&q, q.dout)}, .p.ew = p});
     q.backward_copy[0][0] = A, q.backward_copy[0][1] = dA;
     q.backward_copy[1][0] = B, q.backward_copy[1][1] = dB, q.n_backward_copies = 2;
     vary(&q, "a", A, dA);
-    vary(&q, "b", B, dB);
+    if (!plain) vary(&q, "b", B, dB);
     finish(&q);
 }
+static void swiglu(void) {
+    for (uint32_t act = ABI_ACT_SILU; act <= ABI_ACT_GELU; act++)
+        for (uint32_t plain = 0; plain < 2; plain++) swiglu_of(act, plain);
+}
 
-static void xent(void) {
+static void xent_of(float cap) {
     static const uint32_t target[] = {2, ABI_NO_TARGET, 10, 0};
     problem q = start();
-    struct abi_xent p = {4, 11, 24, 0.25f};
+    struct abi_xent p = {4, 11, 24, 0.25f, cap};
     matrix L = make(&q, 4, 11, 24, 0, 2), dL = like(&q, L, 0), again = make(&q, 1, 4, 8, 0, 0);
     uint32_t none[8] = {0};
     ops_view targets = numbers(&q, target, 4), top = numbers(&q, none, 8);
@@ -339,6 +374,10 @@ static void xent(void) {
     vary(&q, "logits", L, dL);
     finish(&q);
 }
+static void xent(void) {
+    xent_of(0);
+    xent_of(1.5f);
+}
 
 int main(void) {
     TEST(embed);
@@ -349,6 +388,10 @@ int main(void) {
     TEST(rope);
     TEST(attention);
     TEST(attention_of_shared_keys);
+    TEST(attention_of_uneven_heads);
+    TEST(attention_that_sees_a_part);
+    TEST(attention_with_a_cap);
+    TEST(attention_in_parts);
     TEST(swiglu);
     TEST(xent);
     return test_end();

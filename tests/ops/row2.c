@@ -43,8 +43,9 @@ static void embed_grad_window(void) {
 
 static struct abi_norm norm_layout(uint32_t rows, uint32_t width, uint32_t i) {
     uint32_t xo = offset(i), yo = offset(i + 2), so = i % 3, kind = 1 + i % 2;
-    return (struct abi_norm){rows, width, ops_pad(width), stride(xo, width, i), xo, stride(yo, width, i + 1),
-                             yo,   so,    1e-5f,          kind,                 so + rows + i % 2};
+    return (struct abi_norm){
+        rows, width, ops_pad(width), stride(xo, width, i), xo, stride(yo, width, i + 1), yo,
+        so,   1e-5f, kind,           so + rows + i % 2};
 }
 /* The mean of row r as the forward norm leaves it, in a float; numbers have a mean of their own. */
 static void put_row(tensor *X, struct abi_norm p) {
@@ -122,7 +123,8 @@ static const uint32_t head_counts[] = {1, 2, 3, 5};
 static scene make_head_norm(ops_id op, uint32_t rows, uint32_t heads, uint32_t hd, uint32_t i) {
     scene s = scene_new(op);
     uint32_t width = heads * hd, xo = offset(i), yo = offset(i + 2), ldx = stride(xo, width, i);
-    uint32_t ldy = stride(yo, width, i + 1), so = i % 3, forward = op == OP_HEAD_NORM, dx = op == OP_HEAD_NORM_DX;
+    uint32_t ldy = stride(yo, width, i + 1), so = i % 3, forward = op == OP_HEAD_NORM,
+             dx = op == OP_HEAD_NORM_DX;
     s.call.p.head_norm = (struct abi_head_norm){rows, heads, hd, ldx, xo, ldy, yo, so, i / 2 % 2, 1e-6f};
     tensor *X = scene_tensor(&s, (size_t)rows * ldx);
     put(X, rows, width, width, ldx, xo, 3);
@@ -209,6 +211,115 @@ static void add(void) {
     sweep(make_add, (double[]){1e-13});
 }
 
+/* Activations: of each kind, gated and plain. */
+
+/* The same buffer twice: what is plain has no second tensor, so it stays as it was. */
+static scene make_act_of(ops_id op, uint32_t rows, uint32_t width, uint32_t i, double scale) {
+    uint32_t cols = ops_pad(width), ao = offset(i), zo = offset(i + 2);
+    scene s = scene_new(op);
+    struct abi_ew p = s.call.p.ew =
+        (struct abi_ew){rows, cols, stride(ao, width, i), ao, stride(zo, width, i + 1), zo, i % 3, i / 3 % 2};
+    put(scene_tensor(&s, (size_t)rows * p.lda), rows, cols, width, p.lda, ao, scale);
+    tensor *B = scene_tensor(&s, (size_t)rows * p.lda);
+    if (!p.plain) put(B, rows, cols, width, p.lda, ao, 1);
+    tensor *Z = scene_tensor(&s, (size_t)rows * (op == OP_SWIGLU ? p.ldz : p.lda));
+    if (op == OP_SWIGLU_GRAD) put(Z, rows, cols, width, p.lda, ao, 1);
+    return s;
+}
+static scene make_act(uint32_t rows, uint32_t width, uint32_t i) {
+    return make_act_of(OP_SWIGLU, rows, width, i, 2);
+}
+static scene make_act_grad(uint32_t rows, uint32_t width, uint32_t i) {
+    return make_act_of(OP_SWIGLU_GRAD, rows, width, i, 2);
+}
+static void act(void) {
+    sweep(make_act, (double[]){1e-12});
+}
+static void act_grad(void) {
+    sweep(make_act_grad, (double[]){1e-12, 1e-12});
+}
+
+/* Every activation and slope over the line, each number against the reference: how far off floats may be, as a
+ * part of the number or of 1, and no NaN anywhere. */
+static void act_on_a_line(void) {
+    enum { N = 4096 };
+    if (!machines()) return;
+    for (uint32_t i = 0; i < 6; i++) {
+        ops_id op = i < 3 ? OP_SWIGLU : OP_SWIGLU_GRAD;
+        scene s = make_act_of(op, 1, N, 3 + i % 3, 1);
+        struct abi_ew p = s.call.p.ew;
+        for (uint32_t c = 0; c < N; c++) {
+            double x = ((double)c - N / 2) / (N / 2); /* fine near 0, up to 1e4, then far beyond */
+            floats(&s.t[0])[p.ao + c] = c % 1024 == 7 ? (c < N / 2 ? -1e30f : 1e30f) : (float)(1e4 * pow(x, 7));
+            if (op == OP_SWIGLU_GRAD) floats(&s.t[2])[p.ao + c] = 1;
+        }
+        outcome ref[OPS_MAX_TENSORS], got[OPS_MAX_TENSORS];
+        uint32_t k = op == OP_SWIGLU ? 2 : 0, at = FRAME + (op == OP_SWIGLU ? p.zo : p.ao);
+        if (!CHECK(scene_run(scene_ref, &s, ref))) return;
+        EACH_GPU(m) {
+            double worst = 0;
+            bool fine = scene_run(m, &s, got);
+            for (uint32_t c = 0; c < N && fine; c++) {
+                double want = ref[k].d[at + c], value = ((float *)(void *)got[k].bits)[at + c];
+                if (!isfinite(want))
+                    want = want > 0 || floats(&s.t[0])[p.ao + c] > 0 ? 1 : 0; /* overflow of a^3 */
+                double size = op == OP_SWIGLU ? fabs(floats(&s.t[0])[p.ao + c]) + 1e-30 : 1;
+                double e = fabs(value - want) / fmax(fabs(want), size);
+                if (e > worst || isnan(e)) worst = e;
+                fine = fine && isfinite(value);
+            }
+            if (!CHECK(fine && worst <= 5e-7) || getenv("COLM_TEST_SHOW"))
+                printf("# %s %u, class %s: off by %.3g\n", ops_get(op)->name, p.act, test_classes[class_],
+                       worst);
+            outcome_done(got);
+        }
+        outcome_done(ref);
+        scene_done(&s);
+    }
+}
+
+/* Cross-entropy of capped logits. */
+
+static const uint32_t vocabularies[] = {1, 2, 3, 5, 8, 31, 32, 33, 64, 257, 1000};
+
+/* Targets of every kind: the maximum, any, the last column, none. Logits of some hundredths, where tanh is a
+ * straight line, of the cap's size and, where no gradient is asked for, far beyond it. */
+static scene make_xent_capped(ops_id op, uint32_t rows, uint32_t vocab, uint32_t i) {
+    static const float caps[] = {30, 0.5f, 2};
+    uint32_t ld = ops_stride(ops_pad(vocab));
+    scene s = scene_new(op);
+    s.call.p.xent = (struct abi_xent){rows, vocab, ld, 1.0f / (float)(rows + i), caps[i % 3]};
+    tensor *L = scene_tensor(&s, (size_t)ops_rows(rows) * ld), *target = scene_tensor(&s, rows);
+    scene_tensor(&s, rows);
+    if (op == OP_XENT) scene_tensor(&s, rows);
+    put(L, rows, vocab, vocab, ld, 0, i % 2 == 0 ? 0.05 : i % 4 == 3 && op == OP_XENT ? 1e4 : 3);
+    for (uint32_t r = 0; r < rows; r++) {
+        const float *l = floats(L) + (size_t)r * ld;
+        uint32_t best = 0;
+        for (uint32_t c = 1; c < vocab; c++) best = l[c] > l[best] ? c : best;
+        uint32_t kinds[] = {best, r * 13 % vocab, vocab - 1, ABI_NO_TARGET, best};
+        wholes(target)[r] = kinds[(r + i) % COUNT_OF(kinds)];
+    }
+    return s;
+}
+static void xent_capped_sweep(ops_id op, const double *limits) {
+    if (!machines()) return;
+    for (uint32_t r = 0, i = 0; r < COUNT_OF(rows_that_hurt); r++)
+        for (uint32_t v = 0; v < COUNT_OF(vocabularies); v++, i++) {
+            char what[64];
+            scene s = make_xent_capped(op, rows_that_hurt[r], vocabularies[v], i);
+            snprintf(what, sizeof what, "%u rows, vocabulary %u", rows_that_hurt[r], vocabularies[v]);
+            scene_check(&s, what, limits);
+            scene_done(&s);
+        }
+}
+static void xent_capped(void) {
+    xent_capped_sweep(OP_XENT, (double[]){1e-11, EXACT});
+}
+static void xent_capped_grad(void) {
+    xent_capped_sweep(OP_XENT_GRAD, (double[]){1e-11, 1e-11});
+}
+
 /* 70,000 rows: more groups than an axis holds, more turns than some drivers' loops survive. */
 static void seventy_thousand_rows(void) {
     const uint32_t n = 70000;
@@ -234,8 +345,9 @@ static void seventy_thousand_rows(void) {
 /* Rows do not know how many there are: of 129 rows, the first 17 are those of a run of 17. */
 static void rows_do_not_know_each_other(void) {
     if (!machines()) return;
-    scene all[] = {make_norm_kind(129, 344, 3), make_norm_kind_dx(129, 344, 3), make_embed_window(129, 344, 3),
-                   make_head_norm(OP_HEAD_NORM, 129, 3, 64, 0), make_bias(129, 344, 3), make_add(129, 344, 3)};
+    scene all[] = {make_norm_kind(129, 344, 3),    make_norm_kind_dx(129, 344, 3),
+                   make_embed_window(129, 344, 3), make_head_norm(OP_HEAD_NORM, 129, 3, 64, 0),
+                   make_bias(129, 344, 3),         make_add(129, 344, 3)};
     static const uint32_t result[] = {2, 4, 2, 2, 0, 2};
     for (size_t k = 0; k < COUNT_OF(all); k++) {
         outcome many[OPS_MAX_TENSORS], few[OPS_MAX_TENSORS];
@@ -285,6 +397,11 @@ int main(void) {
     TEST(bias);
     TEST(bias_grad);
     TEST(add);
+    TEST(act);
+    TEST(act_grad);
+    TEST(act_on_a_line);
+    TEST(xent_capped);
+    TEST(xent_capped_grad);
     TEST(seventy_thousand_rows);
     TEST(rows_do_not_know_each_other);
     TEST(heads_do_not_know_each_other);
