@@ -58,4 +58,9 @@ COLM_MUST_USE colm_status batch_fill(const batch_part *part, size_t n_parts, uin
                                      uint32_t B, uint32_t T, uint32_t *ret_tokens, uint32_t *ret_targets,
                                      colm_err *err);
 
+/* Rows row0 .. row0+B-1 of a step: micro-batches of one. */
+COLM_MUST_USE colm_status batch_fill_rows(const batch_part *part, size_t n_parts, uint64_t seed, uint64_t step,
+                                          uint32_t row0, uint32_t B, uint32_t T, uint32_t *ret_tokens,
+                                          uint32_t *ret_targets, colm_err *err);
+
 #endif
