@@ -94,12 +94,15 @@ static colm_status check_params(const model_state *s, const graph_params *p, col
         return err_set(err, COLM_E_INPUT, "all %u chains are frozen: nothing to train", c->n_chains);
     if (!p->train && s->frozen < c->n_chains)
         return err_set(err, COLM_E_BUG, "an evaluation graph needs an inference state");
-    for (uint32_t i = 0; p->lambda && i < c->n_chains; i++)
-        if (!(p->lambda[i] >= 0 && isfinite(p->lambda[i])) || (i + 1 == c->n_chains && !(p->lambda[i] > 0)))
-            return err_set(
-                err, COLM_E_INPUT,
-                "loss weight %g of scale %u of %u: expected a number from 0, above 0 at the full scale",
-                p->lambda[i], i + 1, c->n_chains);
+    double sum = 0;
+    for (uint32_t i = 0; p->lambda && i < c->n_chains; i++) {
+        sum += p->lambda[i];
+        if (!(p->lambda[i] >= 0 && isfinite(p->lambda[i])))
+            return err_set(err, COLM_E_INPUT, "loss weight %g of scale %u: expected a number from 0",
+                           p->lambda[i], i + 1);
+    }
+    if (p->lambda && !(sum > 0))
+        return err_set(err, COLM_E_INPUT, "no scale has a loss: all %u weights are 0", c->n_chains);
     return COLM_OK;
 }
 
@@ -129,8 +132,10 @@ static void resolve(model_graph *g) {
     g->hi[1] = C;
     for (uint32_t i = 0; i < C; i++) {
         g->lambda[i] = g->p.lambda ? g->p.lambda[i] : i + 1 == C;
-        g->multi = g->multi || (g->lambda[i] > 0 && i + 1 < C);
+        if (g->lambda[i] > 0) g->top_scale = i + 1;
     }
+    for (uint32_t i = 0; i + 1 < g->top_scale; i++) g->multi = g->multi || g->lambda[i] > 0;
+    g->multi = g->multi || g->top_scale < C;
     g->p.lambda = NULL;
     if (!g->p.head_rows) {
         uint64_t fit = ((uint64_t)32 << 20) / (4ull * ops_stride(ops_pad(s->config.vocab))) & ~63ull;

@@ -15,7 +15,7 @@ typedef struct {
     bool train;           /* needs a state with trained parameters */
     bool keep_logits;     /* evaluation: every scale's logits of all rows can be read afterwards */
     uint32_t head_rows;   /* rows of logits at a time, a multiple of 64; 0: as many as fit 32 MiB */
-    const double *lambda; /* training: weight of each scale's cross-entropy, the last above 0; NULL: the full
+    const double *lambda; /* training: weight of each scale's cross-entropy, not all 0; NULL: the full
                              scale alone. Copied */
     bool documents; /* packed windows: a row sees its own document only, which begins after a token `eos` */
     uint32_t eos;

@@ -106,10 +106,10 @@ static colm_status slice_nested(model_graph *g, rows r, colm_err *err) {
         TRY(forward(g, i, r, i > 0, err));
         if (!g->p.train) TRY(score(g, i, r, err));
     }
-    for (uint32_t i = C; g->p.train && i-- > 0;) {
+    for (uint32_t i = g->top_scale; g->p.train && i-- > 0;) {
         ops_view own = logits_of(g, i), above = logits_of(g, i + 1);
         if (g->lambda[i] > 0) TRY(score(g, i, r, err));
-        if (i + 1 < C && g->n_logits > 1) {
+        if (i + 1 < g->top_scale && g->n_logits > 1) {
             /* G_i = lambda_i dlogits_i + G_{i+1}; a scale without a loss of its own only passes on. */
             struct abi_ew p = {
                 .rows = ops_rows(r.n), .cols = g->logits_ld, .lda = g->logits_ld, .ldz = g->logits_ld};
@@ -138,6 +138,11 @@ static colm_status slice_separate(model_graph *g, rows r, colm_err *err) {
 
 colm_status graph_head(model_graph *g, colm_err *err) {
     uint32_t step = g->p.keep_logits ? g->rows : g->p.head_rows;
+    /* Chains beyond the largest scale with a loss have no gradient at all. */
+    if (g->p.train && g->top_scale < g->s->config.n_chains && g->dhf.len) {
+        ops_call clear = {.op = OP_ZERO, .t = {act_view(g, &g->dhf)}, .p.zero = {(uint32_t)g->dhf.len}};
+        TRY(add(g, &clear, 0, err));
+    }
     for (uint32_t r0 = 0; r0 < g->rows; r0 += step) {
         rows r = {r0, g->rows - r0 < step ? g->rows - r0 : step};
         TRY(g->s->config.family.head == HEAD_SEPARATE ? slice_separate(g, r, err) : slice_nested(g, r, err));
