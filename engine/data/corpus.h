@@ -31,6 +31,9 @@ typedef struct corpus corpus;
 COLM_MUST_USE colm_status corpus_open(const corpus_params *p, const tokenizer *t, const log_sink *log,
                                       corpus **ret, colm_err *err);
 void corpus_close(corpus **c);
+/* Whether a split_on can be compiled: COLM_E_INPUT with the pattern, what is wrong with it, and at which
+ * character. */
+COLM_MUST_USE colm_status corpus_check_pattern(const char *split_on, colm_err *err);
 
 const char *corpus_digest(const corpus *c); /* of texts, tokenizer and split: 32 hex digits */
 const char *corpus_name(const corpus *c);   /* as in the parameters */

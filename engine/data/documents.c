@@ -142,6 +142,13 @@ static void splitter_close(splitter *x) {
     pcre2_code_free(x->code);
 }
 
+colm_status corpus_check_pattern(const char *split_on, colm_err *err) {
+    splitter x = {0};
+    colm_status s = splitter_open(split_on, &x, err);
+    splitter_close(&x);
+    return s;
+}
+
 // Each match starts a document; what stands before the first one is a document too.
 static colm_status split(documents *d, const file_map *m, const char *path, const splitter *x,
                          const rng_stream *order, colm_err *err) {

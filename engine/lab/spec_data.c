@@ -73,6 +73,7 @@ static colm_status read_data(spec_reader *r, json_value v, const char *name, con
     corpus_params p = {.base_dir = base_dir, .heldout = 0.1};
     const char *split_on = NULL;
     json_value text = {0}, split = {0};
+    colm_err inner;
     colm_status s = spec_name(v, "a data set", name, err);
     if (!s) s = spec_keys(v, data_keys, NULL, 0, err);
     if (!s) s = json_need(v, "text", &text, err);
@@ -82,6 +83,7 @@ static colm_status read_data(spec_reader *r, json_value v, const char *name, con
     if (split.doc && json_kind_of(split) != JSON_NULL) s = json_read_string(split, &split_on, err);
     if (!s && split_on && !*split_on)
         s = json_fail(split, err, "an empty pattern matches everywhere: write null for one document a file");
+    if (!s && split_on && corpus_check_pattern(split_on, &inner)) s = spec_relay(split, &inner, err);
     if (!s) s = read_heldout(v, &p.heldout, err);
     if (!s) s = json_opt_u64(v, "max_bytes", 0, BYTES_MOST, &p.max_bytes, err);
     if (!s) s = json_opt_u64(v, "seed", 0, SPEC_MAX_SEED, &p.seed, err);

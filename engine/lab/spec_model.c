@@ -1,4 +1,6 @@
-/* "model": sizes, and chains in their short or explicit form. */
+/* "model": sizes, chains in their short or explicit form, and what makes a family of models. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/lab/spec_read.h"
@@ -12,19 +14,25 @@ static const spec_field model_field[] = {
     {"norm_eps", SPEC_DOUBLE, offsetof(model_config, norm_eps), 1e-12, 0.1, 1e-5},
 };
 enum { HEAD_DIM = 2 };
-static const char *const model_keys[] = {"chains", "width", "ffn", "kv_heads", NULL};
+/* Those that belong to chains: head counts need them here, chains in full carry their own. */
+static const char *const shape_keys[] = {"width", "ffn", "kv_heads", "tie", "embed_scale", "attn_scale"};
+enum { FAMILY_MOST = 32 };
 
 static const spec_field chain_field[] = {
     {"width", SPEC_U32, offsetof(model_chain, width), 1, MODEL_MAX_WIDTH, 0},
     {"heads", SPEC_U32, offsetof(model_chain, heads), 1, MODEL_MAX_WIDTH, 0},
     {"ffn", SPEC_U32, offsetof(model_chain, ffn), 1, MODEL_MAX_FFN, 0},
-    {"kv_heads", SPEC_U32, offsetof(model_chain, kv_heads), 1, MODEL_MAX_WIDTH, 0},
+    {"kv_heads", SPEC_U32, offsetof(model_chain, kv_heads), 0, MODEL_MAX_WIDTH, 0},
+    {"tied", SPEC_FLAG, offsetof(model_chain, tied)},
+    {"embed_scale", SPEC_DOUBLE, offsetof(model_chain, embed_scale), 0, 1e6, 0},
+    {"attn_scale", SPEC_DOUBLE, offsetof(model_chain, attn_scale), 0, 1e6, 0},
 };
-enum { CHAIN_NEEDS = 3 }; /* the first three must be given */
+enum { CHAIN_NEEDS = 3, EMBED_SCALE = 5, ATTN_SCALE = 6 }; /* the first three must be given */
 
-colm_status spec_chain_read(json_value v, model_chain *ret, colm_err *err) {
+colm_status spec_chain_read(json_value v, const model_chain *preset, bool borrows, model_chain *ret,
+                            colm_err *err) {
     static const char *const none[] = {NULL};
-    model_chain c = {0};
+    model_chain c = *preset;
     colm_status s = spec_keys(v, none, chain_field, SPEC_COUNT(chain_field), err);
     for (size_t i = 0; i < SPEC_COUNT(chain_field) && !s; i++) {
         json_value member = json_get(v, chain_field[i].key);
@@ -32,7 +40,18 @@ colm_status spec_chain_read(json_value v, model_chain *ret, colm_err *err) {
         if (!s && member.doc) s = spec_field_read(&chain_field[i], member, &c, err);
     }
     if (s) return s;
-    if (!c.kv_heads) c.kv_heads = c.heads;
+    json_value kv = json_get(v, "kv_heads");
+    if (borrows) {
+        if (c.kv_heads)
+            return json_fail(kv, err, "is %u, expected 0: by \"kv\", chain 1 owns all keys and values",
+                             c.kv_heads);
+        *ret = c;
+        return COLM_OK;
+    }
+    if (kv.doc && !c.kv_heads)
+        return json_fail(
+            kv, err, "is 0, but this chain owns keys and values: expected a divisor of its %u heads", c.heads);
+    if (!kv.doc) c.kv_heads = c.heads;
     if (c.heads % c.kv_heads)
         return json_fail(v, err, "%u heads are not divisible by %u kv heads", c.heads, c.kv_heads);
     *ret = c;
@@ -60,6 +79,14 @@ static json_value home(const layered *m) {
     return m->over.doc ? m->over : m->base;
 }
 
+/* Where a message of model_config_check has its cause: the member that its first word names, or the whole. */
+static json_value spot(const layered *m, const char *message) {
+    char word[24];
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(message, " ,:"), message);
+    json_value v = pick(m, strcmp(word, "chain") == 0 ? "chains" : word);
+    return v.doc ? v : home(m);
+}
+
 static colm_status read_size(const layered *m, const char *key, uint32_t most, uint32_t *ret, colm_err *err) {
     json_value v = pick_shape(m, key);
     uint64_t size = 0;
@@ -71,8 +98,30 @@ static colm_status read_size(const layered *m, const char *key, uint32_t most, u
     return s;
 }
 
+/* What head counts share: who is tied, and the scales. */
+static colm_status read_shared(const layered *m, model_config *c, colm_err *err) {
+    static const char *const words[] = {"none", "all", "first"};
+    enum { NONE, ALL, FIRST };
+    size_t tie = NONE;
+    model_chain shared = {0};
+    json_value v = pick_shape(m, "tie");
+    colm_status s = v.doc ? json_read_word(v, words, SPEC_COUNT(words), &tie, err) : COLM_OK;
+    for (int k = EMBED_SCALE; k <= ATTN_SCALE && !s; k++) {
+        v = pick_shape(m, chain_field[k].key);
+        if (v.doc) s = spec_field_read(&chain_field[k], v, &shared, err);
+    }
+    for (uint32_t i = 0; i < c->n_chains && !s; i++) {
+        c->chain[i].tied = tie == ALL || (tie == FIRST && i == 0);
+        c->chain[i].embed_scale = shared.embed_scale;
+        c->chain[i].attn_scale = shared.attn_scale;
+    }
+    return s;
+}
+
 static colm_status read_short(const layered *m, json_value chains, model_config *c, colm_err *err) {
     uint32_t heads[MODEL_MAX_CHAINS], sum = 0, width = 0, ffn = 0, kv_heads = 0;
+    bool borrow = c->family.kv != KV_OWN; /* then all key-value heads are chain 1's */
+    json_value kv = pick_shape(m, "kv_heads");
     colm_err inner;
     colm_status s = COLM_OK;
     for (uint32_t i = 0; i < c->n_chains && !s; i++) {
@@ -83,24 +132,77 @@ static colm_status read_short(const layered *m, json_value chains, model_config 
     }
     if (!s) s = read_size(m, "width", MODEL_MAX_WIDTH, &width, err);
     if (!s) s = read_size(m, "ffn", MODEL_MAX_FFN, &ffn, err);
-    if (!s && pick_shape(m, "kv_heads").doc) s = read_size(m, "kv_heads", MODEL_MAX_WIDTH, &kv_heads, err);
+    if (!s && kv.doc) s = read_size(m, "kv_heads", MODEL_MAX_WIDTH, &kv_heads, err);
     if (s) return s;
-    if (!kv_heads) kv_heads = sum;
-    if (model_chains_split(heads, c->n_chains, width, ffn, kv_heads, c->chain, &inner))
+    if (!kv_heads) kv_heads = borrow ? heads[0] : sum;
+    if (model_chains_split(heads, c->n_chains, width, ffn, borrow ? sum : kv_heads, c->chain, &inner))
         return spec_relay(chains, &inner, err);
-    return COLM_OK;
+    for (uint32_t i = 0; i < c->n_chains && borrow; i++) c->chain[i].kv_heads = i ? 0 : kv_heads;
+    if (borrow && heads[0] % kv_heads)
+        return json_fail(kv, err, "%u heads of chain 1 are not divisible by %u kv heads", heads[0], kv_heads);
+    return read_shared(m, c, err);
 }
 
 static colm_status read_explicit(const layered *m, json_value chains, model_config *c, colm_err *err) {
-    static const char *const owned[] = {"width", "ffn", "kv_heads"};
-    for (size_t i = 0; i < SPEC_COUNT(owned); i++) {
-        json_value v = pick_shape(m, owned[i]);
-        if (v.doc) return json_fail(v, err, "explicit chains carry their own %s: remove it here", owned[i]);
+    const model_chain plain = {0};
+    for (size_t i = 0; i < SPEC_COUNT(shape_keys); i++) {
+        const char *own = strcmp(shape_keys[i], "tie") ? shape_keys[i] : "tied";
+        json_value v = pick_shape(m, shape_keys[i]);
+        if (v.doc) return json_fail(v, err, "explicit chains carry their own %s: remove it here", own);
     }
     colm_status s = COLM_OK;
     for (uint32_t i = 0; i < c->n_chains && !s; i++)
-        s = spec_chain_read(json_item(chains, i), &c->chain[i], err);
+        s = spec_chain_read(json_item(chains, i), &plain, i && c->family.kv != KV_OWN, &c->chain[i], err);
     return s;
+}
+
+/* ---- the family */
+
+/* The file's name of a family's member. "ffn" is a number of columns here. */
+static const char *family_key(size_t i) {
+    const char *key = model_family_key(i);
+    return key && strcmp(key, "ffn") == 0 ? "activation" : key;
+}
+
+/* Reads one member, as a document of its own since it has another name there, and tells errors at v. */
+static colm_status read_family_member(const char *key, json_value v, model_family *io, colm_err *err) {
+    str text = {0};
+    char *value = NULL;
+    json_doc *doc = NULL;
+    colm_err inner = {0};
+    colm_status s = json_canonical(v, &value, err);
+    if (s) return s;
+    str_addf(&text, "{\"%s\":%s}", key, value);
+    s = text.failed ? err_nomem(&inner, text.len, "the model's family")
+                    : json_open_text("", text.text, text.len, &doc, &inner);
+    if (!s) s = model_family_read(json_root(doc), io, &inner);
+    if (s == COLM_E_INPUT) {
+        const char *what = strstr(inner.text, key);
+        s = json_fail(v, err, "%s", what ? what + strlen(key) + 2 : inner.text); // after "key: "
+    } else if (s) {
+        s = err_set(err, s, "%s", inner.text);
+    }
+    json_close(&doc);
+    str_done(&text);
+    free(value);
+    return s;
+}
+
+static colm_status read_family(const layered *m, model_family *ret, colm_err *err) {
+    colm_status s = COLM_OK;
+    for (size_t i = 0; model_family_key(i) && !s; i++) {
+        json_value v = pick(m, family_key(i));
+        if (v.doc) s = read_family_member(model_family_key(i), v, ret, err);
+    }
+    return s;
+}
+
+static colm_status check_keys(json_value v, colm_err *err) {
+    const char *keys[1 + SPEC_COUNT(shape_keys) + FAMILY_MOST + 1] = {"chains"};
+    size_t n = 1;
+    for (size_t i = 0; i < SPEC_COUNT(shape_keys); i++) keys[n++] = shape_keys[i];
+    for (size_t i = 0; i < FAMILY_MOST && family_key(i); i++) keys[n++] = family_key(i);
+    return spec_keys(v, keys, model_field, SPEC_COUNT(model_field), err);
 }
 
 static colm_status find_head_dim(const layered *m, model_config *c, colm_err *err) {
@@ -123,8 +225,8 @@ colm_status spec_model_read(const spec_reader *r, json_value over, model_config 
     colm_err inner;
     json_value chains = {0};
     colm_status s = json_need(r->root, "model", &m.base, err);
-    if (!s) s = spec_keys(m.base, model_keys, model_field, SPEC_COUNT(model_field), err);
-    if (!s && over.doc) s = spec_keys(over, model_keys, model_field, SPEC_COUNT(model_field), err);
+    if (!s) s = check_keys(m.base, err);
+    if (!s && over.doc) s = check_keys(over, err);
     if (s) return s;
 
     json_value below = json_get(m.base, "chains"), above = json_get(over, "chains");
@@ -139,6 +241,7 @@ colm_status spec_model_read(const spec_reader *r, json_value over, model_config 
             s = json_fail(m.base, err, "key \"%s\" is missing", f->key);
         }
     }
+    if (!s) s = read_family(&m, &c.family, err);
     chains = above.doc ? above : below;
     if (!s && !chains.doc)
         s = json_fail(m.base, err, "key \"chains\" is missing: head counts, [4], or chains in full");
@@ -147,12 +250,12 @@ colm_status spec_model_read(const spec_reader *r, json_value over, model_config 
     c.n_chains = (uint32_t)json_count(chains);
     s = is_explicit(chains) ? read_explicit(&m, chains, &c, err) : read_short(&m, chains, &c, err);
     if (!s) s = find_head_dim(&m, &c, err);
-    if (!s && model_config_check(&c, &inner)) s = spec_relay(home(&m), &inner, err);
+    if (!s && model_config_check(&c, &inner)) s = spec_relay(spot(&m, inner.text), &inner, err);
     if (!s) *ret = c;
     return s;
 }
 
-void spec_chain_add(const model_chain *c, str *out) {
+static void add_chain(const model_chain *c, str *out) {
     str_add(out, "{");
     for (size_t i = 0; i < SPEC_COUNT(chain_field); i++) {
         if (i) str_add(out, ",");
@@ -165,12 +268,13 @@ void spec_model_add(const model_config *c, str *out) {
     str_addf(out, "{\"vocab\":%u,\"chains\":[", c->vocab);
     for (uint32_t i = 0; i < c->n_chains; i++) {
         if (i) str_add(out, ",");
-        spec_chain_add(&c->chain[i], out);
+        add_chain(&c->chain[i], out);
     }
     str_add(out, "]");
     for (size_t i = 0; i < SPEC_COUNT(model_field); i++) {
         str_add(out, ",");
         spec_field_add(&model_field[i], c, out);
     }
+    model_family_add(&c->family, out);
     str_add(out, "}");
 }

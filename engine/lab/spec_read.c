@@ -3,28 +3,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-void spec_field_preset(const spec_field *f, void *to) {
+static void put(const spec_field *f, double value, void *to) {
     char *at = (char *)to + f->at;
-    uint32_t whole = (uint32_t)f->preset;
-    if (f->type == SPEC_U32) {
-        memcpy(at, &whole, sizeof whole);
-    } else {
-        memcpy(at, &f->preset, sizeof f->preset);
-    }
+    uint32_t whole = (uint32_t)value;
+    bool on = value != 0;
+    if (f->type == SPEC_U32) memcpy(at, &whole, sizeof whole);
+    if (f->type == SPEC_DOUBLE) memcpy(at, &value, sizeof value);
+    if (f->type == SPEC_FLAG) memcpy(at, &on, sizeof on);
+}
+
+void spec_field_preset(const spec_field *f, void *to) {
+    put(f, f->preset, to);
 }
 
 colm_status spec_field_read(const spec_field *f, json_value v, void *to, colm_err *err) {
-    char *at = (char *)to + f->at;
+    double value = 0;
+    uint64_t whole = 0;
+    size_t word = 0;
+    bool on = false;
+    colm_status s = COLM_OK;
     if (f->type == SPEC_DOUBLE) {
-        double value = 0;
-        colm_status s = json_read_double(v, f->least, f->most, &value, err);
-        if (!s) memcpy(at, &value, sizeof value);
-        return s;
+        s = json_read_double(v, f->least, f->most, &value, err);
+    } else if (f->type == SPEC_U32) {
+        s = json_read_u64(v, (uint64_t)f->least, (uint64_t)f->most, &whole, err);
+        value = (double)whole;
+    } else if (f->word) {
+        s = json_read_word(v, f->word, 2, &word, err);
+        value = (double)word;
+    } else {
+        s = json_read_bool(v, &on, err);
+        value = on;
     }
-    uint64_t value = 0;
-    colm_status s = json_read_u64(v, (uint64_t)f->least, (uint64_t)f->most, &value, err);
-    uint32_t whole = (uint32_t)value;
-    if (!s) memcpy(at, &whole, sizeof whole);
+    if (!s) put(f, value, to);
     return s;
 }
 
@@ -32,10 +42,14 @@ void spec_field_add(const spec_field *f, const void *from, str *out) {
     const char *at = (const char *)from + f->at;
     uint32_t whole = 0;
     double value = 0;
+    bool on = false;
     str_addf(out, "\"%s\":", f->key);
     if (f->type == SPEC_U32) {
         memcpy(&whole, at, sizeof whole);
         str_addf(out, "%u", whole);
+    } else if (f->type == SPEC_FLAG) {
+        memcpy(&on, at, sizeof on);
+        str_addf(out, f->word ? "\"%s\"" : "%s", f->word ? f->word[on] : on ? "true" : "false");
     } else {
         memcpy(&value, at, sizeof value);
         str_add_double(out, value);

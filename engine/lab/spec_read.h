@@ -29,12 +29,13 @@ typedef struct {
     const char **task_json;
 } spec_reader;
 
-/* A number that an object of the file gives to a struct here. */
+/* A number or a switch that an object of the file gives to a struct here. */
 typedef struct {
     const char *key;
-    enum { SPEC_U32, SPEC_DOUBLE } type;
+    enum { SPEC_U32, SPEC_DOUBLE, SPEC_FLAG } type;
     size_t at; /* in the struct */
     double least, most, preset;
+    const char *const *word; /* of a flag: what stands for false and for true; NULL: these themselves */
 } spec_field;
 #define SPEC_COUNT(table) (sizeof(table) / sizeof *(table))
 void spec_field_preset(const spec_field *f, void *to);
@@ -67,9 +68,11 @@ COLM_MUST_USE colm_status spec_arms_read(spec_reader *r, colm_err *err);
 /* The file's model with the members of `over` (may be absent) in place of its own. */
 COLM_MUST_USE colm_status spec_model_read(const spec_reader *r, json_value over, model_config *ret,
                                           colm_err *err);
-COLM_MUST_USE colm_status spec_chain_read(json_value v, model_chain *ret, colm_err *err);
+/* A chain in full; what it leaves open is as in `preset`, its key-value heads are as many as heads, or none
+ * when it borrows those of chain 1 (CoLM-Air). */
+COLM_MUST_USE colm_status spec_chain_read(json_value v, const model_chain *preset, bool borrows,
+                                          model_chain *ret, colm_err *err);
 void spec_model_add(const model_config *c, str *out);
-void spec_chain_add(const model_chain *c, str *out);
 /* One stage; model and frozen are those before it. */
 COLM_MUST_USE colm_status spec_stage_read(spec_reader *r, json_value v, const model_config *model,
                                           uint32_t frozen, spec_stage *ret, colm_err *err);

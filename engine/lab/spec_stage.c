@@ -6,6 +6,8 @@
 #define TOKENS_MOST ((uint64_t)1 << 50)
 #define WEIGHT_MOST 1e6
 
+static const char *const trained_words[] = {"all", "head"}, *const documents_words[] = {"packed", "masked"};
+
 /* context 0: the model's. */
 static const spec_field train_field[] = {
     {"batch", SPEC_U32, offsetof(train_params, batch), 1, 65536, 16},
@@ -19,6 +21,10 @@ static const spec_field train_field[] = {
     {"decay", SPEC_DOUBLE, offsetof(train_params, decay), 0, 10, 0.1},
     {"clip", SPEC_DOUBLE, offsetof(train_params, clip), 0, 1e6, 1},
     {"log_every", SPEC_U32, offsetof(train_params, log_every), 1, 1000000000, 10},
+    {"accumulate", SPEC_U32, offsetof(train_params, accumulate), 1, 4096, 1},
+    {"only", SPEC_FLAG, offsetof(train_params, head_only), .word = trained_words},
+    {"documents", SPEC_FLAG, offsetof(train_params, documents), .word = documents_words},
+    {"recompute", SPEC_FLAG, offsetof(train_params, recompute)},
 };
 
 static colm_status read_train_fields(json_value v, train_params *io, colm_err *err) {
@@ -30,13 +36,64 @@ static colm_status read_train_fields(json_value v, train_params *io, colm_err *e
     return s;
 }
 
+/* Weights of scales 1..n; n 0: any number of them. The full scale alone is left as zeros, however it is said.
+ */
+static colm_status read_weights(json_value v, uint32_t n, train_params *io, colm_err *err) {
+    size_t given = json_count(v);
+    bool alone = true;
+    colm_status s = json_read_array(v, 1, MODEL_MAX_CHAINS, err);
+    if (!s && n && given != n)
+        s = json_fail(v, err, "has %zu weights for a loss over %u scales, expected one for each", given, n);
+    for (size_t i = 0; i < given && !s; i++) {
+        s = json_read_double(json_item(v, i), 0, WEIGHT_MOST, &io->lambda[i], err);
+        alone = alone && io->lambda[i] == (i + 1 == given);
+    }
+    if (!s && !(io->lambda[given - 1] > 0))
+        s = json_fail(
+            json_item(v, given - 1), err,
+            "the last weight is 0, so its chain would not train: weigh it, or take the loss at a smaller "
+            "\"scale\"");
+    if (!s && alone) io->lambda[given - 1] = 0;
+    return s;
+}
+
+/* "loss" of a model of n chains; n 0: not known yet, only the form is checked. */
+static colm_status read_loss(json_value v, uint32_t n, train_params *io, colm_err *err) {
+    static const char *const words[] = {"full", "multi"}, *const keys[] = {"scale", "weights", NULL};
+    json_kind kind = json_kind_of(v);
+    json_value at = {0}, weights = {0};
+    uint64_t scale = 0;
+    size_t multi = 0;
+    if (kind == JSON_ARRAY) return read_weights(v, n, io, err);
+    if (kind == JSON_STRING) {
+        colm_status s = json_read_word(v, words, SPEC_COUNT(words), &multi, err);
+        for (uint32_t i = 0; i < n && n > 1 && multi && !s; i++) io->lambda[i] = 1.0 / n;
+        return s;
+    }
+    if (kind != JSON_OBJECT)
+        return json_fail(v, err,
+                         "expected \"full\", \"multi\", a list of weights, one for each scale, or "
+                         "{\"scale\": k}");
+    colm_status s = spec_keys(v, keys, NULL, 0, err);
+    if (!s) s = json_need(v, "scale", &at, err);
+    if (!s) s = json_read_u64(at, 1, MODEL_MAX_CHAINS, &scale, err);
+    if (!s && n && scale > n)
+        s = json_fail(at, err, "there is no scale %u: the model has %u chains", (uint32_t)scale, n);
+    weights = json_get(v, "weights");
+    if (!s && weights.doc) s = read_weights(weights, (uint32_t)scale, io, err);
+    io->scale = scale == n ? 0 : (uint32_t)scale;
+    return s;
+}
+
 colm_status spec_train_read(spec_reader *r, colm_err *err) {
-    static const char *const none[] = {NULL};
-    json_value v = json_get(r->root, "train");
+    static const char *const keys[] = {"loss", NULL};
+    json_value v = json_get(r->root, "train"), loss = json_get(v, "loss");
+    train_params form = {0};
     for (size_t i = 0; i < SPEC_COUNT(train_field); i++) spec_field_preset(&train_field[i], &r->train);
     if (!v.doc) return COLM_OK;
-    colm_status s = spec_keys(v, none, train_field, SPEC_COUNT(train_field), err);
+    colm_status s = spec_keys(v, keys, train_field, SPEC_COUNT(train_field), err);
     if (!s) s = read_train_fields(v, &r->train, err);
+    if (!s && loss.doc) s = read_loss(loss, 0, &form, err);
     return s;
 }
 
@@ -82,17 +139,45 @@ static colm_status read_parts(const spec_reader *r, json_value on, spec_stage *s
     return COLM_OK;
 }
 
-/* Where a number of a train stage was given: the stage, the file's defaults, or (by default) the stage. */
-static json_value given(const spec_reader *r, json_value stage, const char *key) {
+/* What a train stage or the file's defaults say of a key; absent when neither does. */
+static json_value said(const spec_reader *r, json_value stage, const char *key) {
     json_value v = json_get(stage, key);
-    if (!v.doc) v = json_get(json_get(r->root, "train"), key);
+    return v.doc ? v : json_get(json_get(r->root, "train"), key);
+}
+/* The place of that, or of the stage. */
+static json_value given(const spec_reader *r, json_value stage, const char *key) {
+    json_value v = said(r, stage, key);
     return v.doc ? v : stage;
 }
 
+static uint32_t loss_scale(const spec_stage *st) {
+    return st->train.scale ? st->train.scale : st->model.n_chains;
+}
+
+/* That the loss reaches something that may train. */
+static colm_status check_trained(const spec_reader *r, json_value v, const spec_stage *st, colm_err *err) {
+    const train_params *p = &st->train;
+    uint32_t scale = loss_scale(st);
+    if (p->frozen >= scale)
+        return json_fail(
+            given(r, v, "loss"), err,
+            "a loss at scale %u trains nothing while chains 1..%u are frozen: freeze at most %u, or take "
+            "it at a larger scale",
+            scale, p->frozen, scale - 1);
+    for (uint32_t i = p->frozen; i < scale && p->head_only; i++)
+        if (st->model.chain[i].tied)
+            return json_fail(
+                given(r, v, "only"), err,
+                "the head of chain %u is tied to its embedding, which would move with it: untie the "
+                "chain, freeze it, or train all",
+                i + 1);
+    return COLM_OK;
+}
+
 static colm_status read_train(spec_reader *r, json_value v, spec_stage *st, colm_err *err) {
-    static const char *const keys[] = {"on", "tokens", "freeze", NULL};
+    static const char *const keys[] = {"on", "tokens", "freeze", "loss", NULL};
     train_params *p = &st->train;
-    json_value on = {0}, tokens = {0};
+    json_value on = {0}, tokens = {0}, loss = {0};
     *p = r->train;
     p->frozen = st->frozen;
     colm_status s = spec_keys(v, keys, train_field, SPEC_COUNT(train_field), err);
@@ -102,15 +187,20 @@ static colm_status read_train(spec_reader *r, json_value v, spec_stage *st, colm
     if (!s) s = json_read_u64(tokens, 1, TOKENS_MOST, &p->tokens, err);
     if (!s) s = read_train_fields(v, p, err);
     if (!s) s = read_freeze(v, st->model.n_chains, &p->frozen, err);
+    loss = said(r, v, "loss");
+    if (!s && loss.doc) s = read_loss(loss, st->model.n_chains, p, err);
+    if (!s) s = check_trained(r, v, st, err);
     if (s) return s;
     if (!p->context) p->context = st->model.context;
     if (p->context > st->model.context)
         return json_fail(given(r, v, "context"), err, "context %u is longer than the model's %u", p->context,
                          st->model.context);
     if ((uint64_t)p->batch * p->context > SPEC_MAX_BATCH)
-        return json_fail(given(r, v, "batch"), err,
-                         "a step of batch %u x context %u has %llu tokens, at most %u", p->batch, p->context,
-                         (unsigned long long)p->batch * p->context, SPEC_MAX_BATCH);
+        return json_fail(
+            given(r, v, "batch"), err,
+            "batch %u x context %u is %llu tokens at a time, at most %u: \"accumulate\" makes a step "
+            "of several batches",
+            p->batch, p->context, (unsigned long long)p->batch * p->context, SPEC_MAX_BATCH);
     return COLM_OK;
 }
 
@@ -128,27 +218,59 @@ static void add_train(const spec_reader *r, const model_config *before, const sp
         str_add(out, ",");
         spec_field_add(&train_field[i], &st->train, out);
     }
-    str_add(out, "}");
+    uint32_t scale = loss_scale(st);
+    bool weighted = st->train.lambda[scale - 1] > 0;
+    str_addf(out, ",\"loss\":{\"scale\":%u,\"weights\":[", scale);
+    for (uint32_t i = 0; i < scale; i++) {
+        if (i) str_add(out, ",");
+        str_add_double(out, weighted ? st->train.lambda[i] : i + 1 == scale);
+    }
+    str_add(out, "]}}");
 }
 
 /* ---- grow */
 
-static colm_status read_added(json_value v, const model_config *before, model_chain *ret, colm_err *err) {
+/* One new chain; `preset` has what does not follow from proportions. */
+static colm_status read_added(json_value v, const model_config *before, const model_chain *preset,
+                              model_chain *ret, colm_err *err) {
     uint64_t heads = 0;
+    model_chain c = {0};
     colm_err inner;
-    if (json_kind_of(v) == JSON_OBJECT) return spec_chain_read(v, ret, err);
+    if (json_kind_of(v) == JSON_OBJECT)
+        return spec_chain_read(v, preset, before->family.kv != KV_OWN, ret, err);
     colm_status s = json_read_u64(v, 1, MODEL_MAX_WIDTH, &heads, err);
-    if (!s && model_chain_grow(before, (uint32_t)heads, ret, &inner)) s = spec_relay(v, &inner, err);
-    return s;
+    if (!s && model_chain_grow(before, (uint32_t)heads, &c, &inner)) s = spec_relay(v, &inner, err);
+    if (s) return s;
+    *ret = *preset;
+    ret->width = c.width;
+    ret->heads = c.heads;
+    ret->kv_heads = c.kv_heads;
+    ret->ffn = c.ffn;
+    return COLM_OK;
+}
+
+/* "kv": a model of one chain may grow as CoLM or as CoLM-Air; with more it is what it is. */
+static colm_status read_kv(json_value v, model_config *io, colm_err *err) {
+    json_value kv = json_get(v, "kv");
+    if (!kv.doc) return COLM_OK;
+    colm_status s = model_family_read(v, &io->family, err);
+    if (s || io->n_chains == 1) return s;
+    return json_fail(kv, err,
+                     "the model has %u chains already: only one of a single chain can choose its \"kv\"",
+                     io->n_chains);
 }
 
 static colm_status read_grow(spec_reader *r, json_value v, spec_stage *st, colm_err *err) {
-    static const char *const keys[] = {"add", "freeze", NULL};
-    model_config before = st->model;
+    static const char *const keys[] = {"add", "freeze", "kv", "tie", NULL};
+    model_chain preset = {.embed_scale = st->model.chain[0].embed_scale,
+                          .attn_scale = st->model.chain[0].attn_scale};
     colm_err inner;
     json_value add = {0};
     (void)r;
     colm_status s = spec_keys(v, keys, NULL, 0, err);
+    if (!s) s = read_kv(v, &st->model, err);
+    model_config before = st->model;
+    if (!s) s = json_opt_bool(v, "tie", &preset.tied, err);
     if (!s) s = json_need(v, "add", &add, err);
     if (!s) s = json_read_array(add, 1, MODEL_MAX_CHAINS, err);
     if (s) return s;
@@ -157,7 +279,7 @@ static colm_status read_grow(spec_reader *r, json_value v, spec_stage *st, colm_
         return json_fail(add, err, "%u chains and %zu more are too many: at most %d", before.n_chains, n,
                          MODEL_MAX_CHAINS);
     for (size_t i = 0; i < n && !s; i++)
-        s = read_added(json_item(add, i), &before, &st->model.chain[st->model.n_chains++], err);
+        s = read_added(json_item(add, i), &before, &preset, &st->model.chain[st->model.n_chains++], err);
     if (!s && model_config_check(&st->model, &inner)) s = spec_relay(add, &inner, err);
     st->frozen = before.n_chains;
     if (!s) s = read_freeze(v, st->model.n_chains, &st->frozen, err);

@@ -59,27 +59,73 @@ static colm_status check_chain(const model_chain *c, bool borrows, colm_err *err
     return err_set(err, COLM_E_INPUT, "%u heads are not divisible by %u kv heads", c->heads, c->kv_heads);
 }
 
+static bool between(double v, double least, double most) {
+    return v >= least && v <= most; /* NaN is not */
+}
+
+/* Rotary scaling: its numbers are there when it needs them, and only then. Messages of this file begin with the
+ * key at fault, by which a reader of files finds the place. */
+static colm_status check_rope(const model_family *f, colm_err *err) {
+    bool llama3 = f->rope_scaling == ROPE_LLAMA3;
+    if (f->position == POSITION_LEARNED && f->rope_scaling != ROPE_PLAIN)
+        return err_set(err, COLM_E_INPUT, "rope_scaling has no meaning with learned positions");
+    if (f->rope_scaling == ROPE_PLAIN && f->rope_factor != 0)
+        return err_set(err, COLM_E_INPUT,
+                       "rope_factor is %g, but rope_scaling is plain and would not use it: choose linear or "
+                       "llama3, or set it to 0",
+                       f->rope_factor);
+    if (f->rope_scaling != ROPE_PLAIN && !(f->rope_factor > 0 && isfinite(f->rope_factor)))
+        return err_set(err, COLM_E_INPUT, "rope_scaling %s needs a rope_factor above 0, it is %g",
+                       llama3 ? "llama3" : "linear", f->rope_factor);
+    if (llama3 &&
+        !(f->rope_low > 0 && f->rope_high > f->rope_low && isfinite(f->rope_high) && f->rope_original))
+        return err_set(
+            err, COLM_E_INPUT,
+            "rope_scaling llama3 needs 0 < rope_low < rope_high and rope_original of at least 1; they "
+            "are %g, %g and %u",
+            f->rope_low, f->rope_high, f->rope_original);
+    if (!llama3 && (f->rope_low != 0 || f->rope_high != 0 || f->rope_original))
+        return err_set(
+            err, COLM_E_INPUT,
+            "rope_low, rope_high and rope_original are %g, %g and %u, but only llama3 scaling uses them: "
+            "set them to 0",
+            f->rope_low, f->rope_high, f->rope_original);
+    return COLM_OK;
+}
+
+static colm_status check_window(const model_family *f, colm_err *err) {
+    if (f->window_every && !f->window)
+        return err_set(err, COLM_E_INPUT,
+                       "window_every is %u, but there is no window (it is 0): give window the tokens that a "
+                       "layer sees",
+                       f->window_every);
+    if (f->window_every == 1)
+        return err_set(err, COLM_E_INPUT,
+                       "window_every is 1: every layer would see all, and the window of %u would not be used",
+                       f->window);
+    return COLM_OK;
+}
+
 /* Switches that contradict each other or lack their numbers. */
 static colm_status check_family(const model_config *c, colm_err *err) {
     const model_family *f = &c->family;
-    if (f->rope_scaling != ROPE_PLAIN && !(f->rope_factor > 0))
-        return err_set(err, COLM_E_INPUT, "rope_scaling needs a \"rope_factor\"; it is %g", f->rope_factor);
-    if (f->rope_scaling == ROPE_LLAMA3 && !(f->rope_low > 0 && f->rope_high > f->rope_low && f->rope_original))
-        return err_set(err, COLM_E_INPUT,
-                       "llama3 scaling needs 0 < rope_low (%g) < rope_high (%g) and rope_original (%u)",
-                       f->rope_low, f->rope_high, f->rope_original);
-    if (f->position == POSITION_LEARNED && f->rope_scaling != ROPE_PLAIN)
-        return err_set(err, COLM_E_INPUT, "rope_scaling has no meaning with learned positions");
+    colm_status s = check_rope(f, err);
+    if (!s) s = check_window(f, err);
+    if (s) return s;
     if (f->qk_norm && f->norm == NORM_LAYER)
-        return err_set(err, COLM_E_INPUT, "qk_norm needs an RMS norm, the model's is layer");
-    if (f->window_every && !f->window)
-        return err_set(err, COLM_E_INPUT, "window_every is %u but there is no window", f->window_every);
+        return err_set(err, COLM_E_INPUT, "qk_norm is an RMS norm of heads, but the model's norm is layer");
+    if (!between(f->attn_softcap, 0, 1e6) || !between(f->logit_softcap, 0, 1e6))
+        return err_set(err, COLM_E_INPUT,
+                       "attn_softcap is %g and logit_softcap %g, expected numbers from 0 to 1e6",
+                       f->attn_softcap, f->logit_softcap);
     for (uint32_t i = 0; i < c->n_chains; i++) {
         const model_chain *h = &c->chain[i];
         if (h->tied && f->head == HEAD_SEPARATE)
-            return err_set(err, COLM_E_INPUT, "chain %u is tied, but separate heads have no matrix to tie",
+            return err_set(err, COLM_E_INPUT,
+                           "chain %u is tied, but separate heads are matrices of their own: untie it, or make "
+                           "the head nested",
                            i + 1);
-        if (!(h->embed_scale >= 0 && h->embed_scale < 1e6 && h->attn_scale >= 0 && h->attn_scale < 1e6))
+        if (!between(h->embed_scale, 0, 1e6) || !between(h->attn_scale, 0, 1e6))
             return err_set(err, COLM_E_INPUT,
                            "chain %u: embed_scale %g or attn_scale %g is not a number from 0 to 1e6", i + 1,
                            h->embed_scale, h->attn_scale);

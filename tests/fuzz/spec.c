@@ -14,14 +14,19 @@ static const char good[] =
     "{\"colm\":1,\"name\":\"n\",\"seeds\":[1,2],\n"
     "\"data\":{\"a\":{\"text\":[\"x\",\"y\"],\"heldout\":0.1},\"b\":{\"text\":\"z\",\"split_on\":\"^=\","
     "\"seed\":3}},\n"
-    "\"model\":{\"layers\":4,\"width\":64,\"ffn\":176,\"chains\":[4],\"kv_heads\":2,\"context\":128},\n"
-    "\"train\":{\"batch\":8,\"lr\":2e-3,\"warmup\":4},\n"
+    "\"model\":{\"layers\":4,\"width\":64,\"ffn\":176,\"chains\":[4],\"kv_heads\":2,\"context\":128,\n"
+    "\"norm\":\"rms\",\"activation\":\"geglu\",\"tie\":\"none\",\"window\":8,\"window_every\":2,\"head\":"
+    "\"nested\","
+    "\"rope_scaling\":\"linear\",\"rope_factor\":2,\"embed_scale\":8},\n"
+    "\"train\":{\"batch\":8,\"lr\":2e-3,\"warmup\":4,\"accumulate\":2,\"only\":\"all\",\"loss\":\"multi\"},\n"
     "\"tasks\":{\"c\":{\"cloze\":\"a\",\"items\":7},\"p\":{\"bits_per_byte\":\"b\"},\"q\":{\"choice\":\"q\"}},"
     "\n"
-    "\"arms\":{\"g\":{\"from\":\"o\",\"stages\":[{\"grow\":{\"add\":[2],\"freeze\":1}},\n"
-    "{\"train\":{\"on\":{\"a\":1,\"b\":2},\"tokens\":600,\"context\":64}},{\"eval\":{\"tasks\":[\"p\"]}}]},\n"
+    "\"arms\":{\"g\":{\"from\":\"o\",\"stages\":[{\"grow\":{\"add\":[2],\"freeze\":1,"
+    "\"kv\":\"grouped\",\"tie\":false}},\n"
+    "{\"train\":{\"on\":{\"a\":1,\"b\":2},\"tokens\":600,\"context\":64,\"loss\":{\"scale\":2,"
+    "\"weights\":[0,2]},\"documents\":\"masked\",\"recompute\":true}},{\"eval\":{\"tasks\":[\"p\"]}}]},\n"
     "\"o\":{\"stages\":[{\"train\":{\"on\":[\"a\"],\"tokens\":50}},{\"eval\":{}}]},\n"
-    "\"s\":{\"model\":{\"chains\":[{\"width\":8,\"heads\":2,\"ffn\":9}],\"head_dim\":4},\n"
+    "\"s\":{\"model\":{\"chains\":[{\"width\":8,\"heads\":2,\"ffn\":9,\"tied\":true}],\"head_dim\":4},\n"
     "\"stages\":[{\"grow\":{\"add\":[{\"width\":4,\"heads\":1,\"ffn\":3}]}}]}}}";
 static const char *const parts[] = {"0",
                                     "1",
@@ -43,6 +48,17 @@ static const char *const parts[] = {"0",
                                     "\"\"",
                                     "[2,2]",
                                     "{\"a\":1}",
+                                    "\"tiled\"",
+                                    "\"own\"",
+                                    "\"separate\"",
+                                    "\"learned\"",
+                                    "\"layer\"",
+                                    "\"llama3\"",
+                                    "\"head\"",
+                                    "\"full\"",
+                                    "{\"scale\":1}",
+                                    "\"all\"",
+                                    "\"first\"",
                                     "\"freeze\"",
                                     "\"grow\"",
                                     "\"from\"",
@@ -91,6 +107,19 @@ static size_t replace(dice *d, char *text, size_t n, size_t cap) {
     return n;
 }
 
+/* Something trains, and what trains alone is not tied. */
+static bool loss_sound(const model_config *c, const train_params *p) {
+    uint32_t scale = p->scale ? p->scale : c->n_chains;
+    double sum = 0;
+    bool ok = p->accumulate >= 1 && p->accumulate <= 4096 && p->scale < c->n_chains && p->frozen < scale;
+    for (uint32_t i = 0; i < MODEL_MAX_CHAINS; i++) {
+        ok = ok && p->lambda[i] >= 0 && p->lambda[i] <= 1e6 && (i < scale || p->lambda[i] == 0);
+        ok = ok && !(p->head_only && i >= p->frozen && i < scale && c->chain[i].tied);
+        sum += p->lambda[i];
+    }
+    return ok && (sum == 0 || p->lambda[scale - 1] > 0);
+}
+
 static bool stage_sound(const spec *s, const spec_stage *st) {
     colm_err err = {0};
     json_doc *doc = NULL;
@@ -102,6 +131,7 @@ static bool stage_sound(const spec *s, const spec_stage *st) {
         const train_params *p = &st->train;
         ok = ok && p->batch && p->context && p->context <= st->model.context && p->tokens && p->lr > 0 &&
              p->log_every && p->frozen < st->model.n_chains && st->n_parts >= 1 && st->n_parts <= 16;
+        ok = ok && loss_sound(&st->model, p);
         for (uint32_t i = 0; ok && i < st->n_parts; i++)
             ok = st->part[i].data < s->n_data && st->part[i].weight > 0;
     }
