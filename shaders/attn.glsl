@@ -35,7 +35,7 @@ uint head_step() { return p.map == 0u ? 1u : p.kv_heads; }
 #include "tanh.glsl"
 #define GAIN (p.scale / p.cap)
 float capped(float s, out float slope) {
-    float t = tanh_fine(s);
+    float t = isnan(s) ? s : tanh_fine(s);
     slope = fma(-t, t, 1.0);
     return t * (p.cap * LOG2E);
 }

@@ -44,7 +44,7 @@ class Tally:
                     self.skipped.append((case, match[5].strip() or "no reason given"))
                 elif match[1]:
                     bad += 1
-                    self.failed.append((case, notes[-8:]))
+                    self.failed.append((case, notes[-20:]))
                 else:
                     self.passed += 1
                 notes = []

@@ -114,7 +114,6 @@ typedef struct {
 static colm_status find_finished(const runner *r, const char *digest, store_id run, bool tell,
                                  finished_stage *ret, colm_err *err) {
     char path[RUNNER_PATH], now[HASH_TEXT];
-    *ret = (finished_stage){0};
     colm_status st =
         run ? store_stage_find(r->db, run, digest, &ret->id, ret->file, ret->checkpoint, err) : COLM_OK;
     if (!st && !ret->id) {
@@ -143,7 +142,7 @@ static colm_status pass_finished(runner *r, const spec_arm *arm, bool take, arm_
     *ret_next = *ret_foreign = 0;
     for (uint32_t i = 0; i < arm->n_stages && !r->params->fresh; i++) {
         char digest[HASH_TEXT];
-        finished_stage f;
+        finished_stage f = {0};
         store_stage_row to = {.run = at->run, .index = i};
         colm_status st = stage_digest(r, &arm->stage[i], at, digest, err);
         if (!st) st = find_finished(r, digest, at->run, !take, &f, err);
@@ -197,12 +196,11 @@ static colm_status run_stage(stage_work *w, uint32_t index, colm_err *err) {
 }
 
 static colm_status run_stages(runner *r, const spec_arm *arm, uint32_t next, arm_state *at, colm_err *err) {
-    stage_work w = {.r = r, .arm = arm, .run = at->run, .at = at, .seen = clock_seconds()};
+    char digest[HASH_TEXT];
+    stage_work w = {.r = r, .arm = arm, .digest = digest, .run = at->run, .at = at, .seen = clock_seconds()};
     colm_status st = next < arm->n_stages ? load_weights(r, arm, at, &w.weights, err) : COLM_OK;
     for (uint32_t i = next; i < arm->n_stages && !st; i++) {
-        char digest[HASH_TEXT];
         w.stage = &arm->stage[i];
-        w.digest = digest;
         st = runner_stop(r) ? err_set(err, COLM_E_INTERRUPTED, "stopped") : COLM_OK;
         if (!st) st = stage_digest(r, w.stage, at, digest, err);
         if (!st) st = run_stage(&w, i, err);

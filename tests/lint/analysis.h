@@ -1,5 +1,6 @@
-/* Put before each source by the analysers (tests/lint/tools.sh), who see one file at a time: what the functions of
- * err.h return is never COLM_OK. Without this every `return err_set(...)` looks like a success to the caller. */
+/* Put before each source by the analysers (tests/lint/tools.sh), who see one file at a time: what the functions
+ * of err.h return is never COLM_OK. Without this every `return err_set(...)` looks like a success to the
+ * caller. */
 #ifndef COLM_TESTS_LINT_ANALYSIS_H
 #define COLM_TESTS_LINT_ANALYSIS_H
 

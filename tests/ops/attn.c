@@ -1,105 +1,6 @@
 /* Causal attention and its gradients, of every kernel class, against the reference in double; and what bits may
  * not depend on: the sequence's length beyond the query, the batch, the place in it. */
-#include "tests/ops/scene.h"
-
-typedef struct {
-    uint32_t B, T, heads, kv_heads, hd, i; /* i picks offsets and strides */
-} shape;
-
-static struct abi_attn attn_layout(shape z) {
-    static const uint32_t o[] = {0, 8, 40, 16}, more[] = {0, 8, 24};
-    struct abi_attn p = {.rows = z.B * z.T, .T = z.T, .heads = z.heads, .kv_heads = z.kv_heads, .hd = z.hd};
-    p.qo = o[z.i % 4], p.ko = o[(z.i + 1) % 4], p.oo = o[(z.i + 2) % 4], p.so = z.i % 5;
-    p.ldq = ops_stride(p.qo + ops_pad(z.heads * z.hd) + more[z.i % 3]);
-    p.ldk = ops_stride(p.ko + ops_pad(z.kv_heads * z.hd) + more[(z.i + 1) % 3]);
-    p.ldo = ops_stride(p.oo + ops_pad(z.heads * z.hd) + more[(z.i + 2) % 3]);
-    p.dlo = p.so + z.heads * p.rows + z.i % 3;
-    p.scale = (float)(1 / sqrt(z.hd));
-    return p;
-}
-
-static size_t size_q(const struct abi_attn *p) {
-    return (size_t)p->rows * p->ldq;
-}
-static size_t size_k(const struct abi_attn *p) {
-    return (size_t)p->rows * p->ldk;
-}
-static size_t size_o(const struct abi_attn *p) {
-    return (size_t)p->rows * p->ldo;
-}
-static size_t size_stat(const struct abi_attn *p) {
-    return p->dlo + (size_t)p->heads * p->rows;
-}
-
-static void put_qkv(scene *s) {
-    struct abi_attn p = s->call.p.attn;
-    uint32_t wq = p.heads * p.hd, wk = p.kv_heads * p.hd;
-    put(scene_tensor(s, size_q(&p)), p.rows, wq, wq, p.ldq, p.qo, 1);
-    put(scene_tensor(s, size_k(&p)), p.rows, wk, wk, p.ldk, p.ko, 1);
-    put(scene_tensor(s, size_k(&p)), p.rows, wk, wk, p.ldk, p.ko, 1);
-}
-
-static scene make_attn(shape z) {
-    scene s = scene_new(OP_ATTN);
-    struct abi_attn p = s.call.p.attn = attn_layout(z);
-    put_qkv(&s);
-    scene_tensor(&s, p.rows);
-    scene_tensor(&s, size_o(&p));
-    scene_tensor(&s, size_stat(&p));
-    return s;
-}
-
-static void copy(tensor *to, const tensor *from) {
-    memcpy(to->bits, from->bits, (from->len + 2 * FRAME) * sizeof *to->bits);
-}
-static void copy_outcome(tensor *to, const outcome *from) {
-    memcpy(to->bits, from->bits, (to->len + 2 * FRAME) * sizeof *to->bits);
-}
-
-/* Delta, dq or dkv of random dO, with O, lse and delta as the reference has them. */
-static scene make_grad(ops_id op, shape z) {
-    scene forward = make_attn(z), middle = scene_new(OP_ATTN_DELTA), s = scene_new(op);
-    struct abi_attn p = middle.call.p.attn = s.call.p.attn = forward.call.p.attn;
-    outcome o[OPS_MAX_TENSORS], d[OPS_MAX_TENSORS];
-    scene_run(scene_ref, &forward, o);
-    copy_outcome(scene_tensor(&middle, size_o(&p)), &o[4]);
-    put(scene_tensor(&middle, size_o(&p)), p.rows, p.heads * p.hd, p.heads * p.hd, p.ldo, p.oo, 1);
-    scene_tensor(&middle, size_stat(&p));
-    if (op == OP_ATTN_DELTA) {
-        s = middle;
-    } else {
-        copy_outcome(&middle.t[2], &o[5]);
-        scene_run(scene_ref, &middle, d);
-        for (int k = 0; k < 3; k++) copy(scene_tensor(&s, forward.t[k].len), &forward.t[k]);
-        copy(scene_tensor(&s, size_o(&p)), &middle.t[1]);
-        copy_outcome(scene_tensor(&s, size_stat(&p)), &d[2]);
-        copy(scene_tensor(&s, p.rows), &forward.t[3]);
-        scene_tensor(&s, op == OP_ATTN_DQ ? size_q(&p) : size_k(&p));
-        if (op == OP_ATTN_DKV) scene_tensor(&s, size_k(&p));
-        outcome_done(d);
-        scene_done(&middle);
-    }
-    outcome_done(o);
-    scene_done(&forward);
-    return s;
-}
-
-static scene make(ops_id op, shape z) {
-    return op == OP_ATTN ? make_attn(z) : make_grad(op, z);
-}
-
-static bool check_shape(ops_id op, shape z) {
-    char what[96];
-    snprintf(what, sizeof what, "B %u T %u heads %u/%u of %u, layout %u", z.B, z.T, z.heads, z.kv_heads, z.hd,
-             z.i);
-    scene s = make(op, z);
-    /* a lone key's weight is 1 whatever the query: its gradient is the difference of two equal numbers, see
-     * below */
-    double first = z.T == 1 && (op == OP_ATTN_DQ || op == OP_ATTN_DKV) ? INFINITY : 1e-10;
-    bool ok = scene_check(&s, what, (double[]){first, 1e-10});
-    scene_done(&s);
-    return ok;
-}
+#include "tests/ops/attn_scene.h"
 
 static void sweep(ops_id op) {
     static const uint32_t sizes[] = {1, 2, 4, 6, 8, 16, 32, 64, 72},
@@ -147,16 +48,6 @@ static void large_scores(void) {
     for (uint32_t i = 0; i < s.t[0].len; i++) floats(&s.t[0])[i] *= 300;
     scene_check(&s, "large scores", (double[]){1e-6, 1e-10}); /* scores of 1e4 are rounded by 1e-3 */
     scene_done(&s);
-}
-
-/* Rows of a result that two runs must share: row r of `a` is row r + shift of `b`. */
-static bool same_rows(const outcome *a, const outcome *b, uint32_t rows, uint32_t shift, uint32_t ld,
-                      uint32_t o, uint32_t cols) {
-    for (uint32_t r = 0; r < rows; r++)
-        if (!same_bits(a->bits + FRAME + (size_t)r * ld + o, b->bits + FRAME + (size_t)(r + shift) * ld + o,
-                       cols))
-            return false;
-    return true;
 }
 
 /* A scene of one sequence made of the first T rows of sequence b. */
