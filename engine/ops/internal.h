@@ -4,8 +4,7 @@
 
 #include "engine/ops/ops.h"
 
-/* References in double (ref_linear.c, ref_attn.c, ref_row.c, ref_norm.c). t[i] is the call's tensor i at its view's start.
- */
+/* References in double (ref_*.c). t[i] is the call's tensor i at its view's start. */
 #define OPS_REF(name) void ref_##name(const ops_push *push, void *const t[OPS_MAX_TENSORS])
 OPS_REF(embed);
 OPS_REF(embed_grad);

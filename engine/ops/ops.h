@@ -16,27 +16,30 @@
 #include "engine/gpu/gpu.h"
 #include "shaders/abi.h"
 
+/* clang-format off */
 /* Tensors per operation, in this order (r read, w written, m read and written; u uint32, else float):
- *   embed       token:ru table:r X:m              embed_grad  list:ru start:ru order:ru X:r table:m
- *   norm        X:r gain:r Y:w stat:w             norm_dx     X:r gain:r stat:r dY:r dX:m (adds; X and dX at
- * ldx, xo: dX may have its own matrix, see below) norm_dg     X:r stat:r dY:r dgain:m (adds) linear      X:r
- * W:r R:r Y:w                   linear_dx   dY:r W:r R:r dX:w      linear_dw  dY:r X:r R:r dW:w rope        X:m
- * table:r swiglu      A:r B:r Z:w
- *   attn        Q:r K:r V:r first:ru O:w stat:m   attn_delta  O:r dO:r stat:m
- *   attn_dq     Q:r K:r V:r dO:r stat:r first:ru dQ:w
- *   attn_dkv    Q:r K:r V:r dO:r stat:r first:ru dK:m dV:m
- * swiglu_grad A:m B:m dZ:r (A, B become dA, dB; dZ at lda, ao) xent        logits:r target:ru nll:w top:wu
- * xent_grad   logits:m target:ru nll:w sumsq       X:r partial:w                     clip        partial:r
- * out:w adamw       P:m G:r M:m V:m out:r             zero        X:w In norm_dx and norm_dg, dY is at (ldy,
- * yo) and X, dX share (ldx, xo). In attn_delta O and dO share (ldo, oo) and O covers the same chains as dO. In
- * the attention gradients dO is at (ldo, oo), dQ laid out as Q, dK and dV as K. attn writes the part lse of
- * stat, the natural logarithm of the sum of exp(score), attn_delta the part delta. first has ops_rows(rows)
- * elements. top is 1 where the target is the first maximum, else 0. */
-/* And those of other model families:
- *   head_norm     X:r gain:r Y:w stat:w            bias       Y:m b:r
- *   head_norm_dx  X:r gain:r stat:r dY:r dX:w      bias_grad  dY:r db:m (adds)
- *   head_norm_dg  X:r stat:r dY:r dgain:m (adds)   add        A:r B:r Z:w
- * head_norm_dx lays dX out as X and writes it, where norm_dx adds. */
+ *   embed         token:ru table:r X:m              embed_grad    list:ru start:ru order:ru X:r table:m
+ *   norm          X:r gain:r Y:w stat:w             norm_dx       X:r gain:r stat:r dY:r dX:m (adds)
+ *                                                   norm_dg       X:r stat:r dY:r dgain:m (adds)
+ *   head_norm     X:r gain:r Y:w stat:w             head_norm_dx  X:r gain:r stat:r dY:r dX:w
+ *                                                   head_norm_dg  X:r stat:r dY:r dgain:m (adds)
+ *   linear        X:r W:r R:r Y:w                   linear_dx     dY:r W:r R:r dX:w
+ *                                                   linear_dw     dY:r X:r R:r dW:w
+ *   bias          Y:m b:r                           bias_grad     dY:r db:m (adds)
+ *   rope          X:m table:r
+ *   attn          Q:r K:r V:r first:ru O:w stat:m   attn_delta    O:r dO:r stat:m
+ *                                                   attn_dq       Q:r K:r V:r dO:r stat:r first:ru dQ:w
+ *                                                   attn_dkv      Q:r K:r V:r dO:r stat:r first:ru dK:m dV:m
+ *   swiglu        A:r B:r Z:w                       swiglu_grad   A:m B:m dZ:r (A, B become dA, dB; dZ at lda, ao)
+ *   add           A:r B:r Z:w
+ *   xent          logits:r target:ru nll:w top:wu   xent_grad     logits:m target:ru nll:w
+ *   sumsq         X:r partial:w                     clip          partial:r out:w
+ *   adamw         P:m G:r M:m V:m out:r             zero          X:w
+ * In the norms' gradients dY is at (ldy, yo) and X, dX share (ldx, xo), in matrices of their own. In attn_delta O and dO
+ * share (ldo, oo) and O covers the same chains as dO. In the attention gradients dO is at (ldo, oo), dQ laid out as Q, dK
+ * and dV as K. attn writes the part lse of stat, the natural logarithm of the sum of exp(score), attn_delta the part
+ * delta. first has ops_rows(rows) elements. top is 1 where the target is the first maximum, else 0. */
+/* clang-format on */
 typedef enum {
     OP_EMBED,
     OP_EMBED_GRAD,
