@@ -57,7 +57,7 @@ def gemma(*chains, **more):
 # name: (configuration, further keys: lambdas (weights of the scales' losses), trained, documents, holes (rows without a target))
 CASES = dict(
     dense=(config(ONE), {}),
-    gqa_unequal=(config(*TWO, layers=3), {}),
+    gqa_unequal=(config(chain(20, 4, 2, 27), chain(12, 3, 1, 13), layers=3), {}),
     air_grouped=(config(*AIR, kv="grouped"), {}),
     air_tiled=(config(*AIR, kv="tiled"), {}),
     air_frozen=(config(*AIR3, kv="grouped"), dict(trained={"frozen": 1})),
