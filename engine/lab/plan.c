@@ -56,11 +56,11 @@ typedef struct {
 } plan_total;
 
 static colm_status plan_train(const spec_stage *g, plan_total *sum, print *p, colm_err *err) {
-    uint64_t memory = 0, steps = train_steps(&g->train), tokens = steps * g->train.batch * g->train.context;
+    uint64_t memory = 0, steps = train_steps(&g->train), tokens = train_tokens(&g->train);
     double flops = (double)train_flops(&g->model, &g->train);
     colm_status st = train_memory(&g->model, &g->train, &memory, err);
     if (st) return st;
-    print_big(p, (double)model_params(&g->model, g->train.frozen, g->model.n_chains));
+    print_big(p, (double)train_trained(&g->model, &g->train));
     print_int(p, g->train.frozen);
     print_big(p, (double)tokens);
     print_int(p, (int64_t)steps);

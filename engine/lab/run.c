@@ -8,6 +8,7 @@
 #include "engine/base/file.h"
 #include "engine/base/mem.h"
 #include "engine/lab/report.h"
+#include "engine/train/loop.h"
 
 static void say(const runner *r, colm_event e, const char *fmt, va_list ap) {
     char text[1024];
@@ -183,7 +184,7 @@ static colm_status run_stage(stage_work *w, uint32_t index, colm_err *err) {
                            .spec = s->canonical,
                            .chains = chains,
                            .params_total = model_params(&s->model, 0, s->model.n_chains)};
-    if (s->kind == SPEC_TRAIN) row.params_trained = model_params(&s->model, s->train.frozen, s->model.n_chains);
+    if (s->kind == SPEC_TRAIN) row.params_trained = train_trained(&s->model, &s->train);
     colm_status st = store_stage_begin(r->db, &row, &w->id, err);
     if (!st) st = stage_run(w, &result, &certificate, err);
     unsigned objections = ops_validation_messages(r->machine) - r->objections;

@@ -158,41 +158,11 @@ static colm_status read_explicit(const layered *m, json_value chains, model_conf
 
 /* ---- the family */
 
-/* The file's name of a family's member. "ffn" is a number of columns here. */
-static const char *family_key(size_t i) {
-    const char *key = model_family_key(i);
-    return key && strcmp(key, "ffn") == 0 ? "activation" : key;
-}
-
-/* Reads one member, as a document of its own since it has another name there, and tells errors at v. */
-static colm_status read_family_member(const char *key, json_value v, model_family *io, colm_err *err) {
-    str text = {0};
-    char *value = NULL;
-    json_doc *doc = NULL;
-    colm_err inner = {0};
-    colm_status s = json_canonical(v, &value, err);
-    if (s) return s;
-    str_addf(&text, "{\"%s\":%s}", key, value);
-    s = text.failed ? err_nomem(&inner, text.len, "the model's family")
-                    : json_open_text("", text.text, text.len, &doc, &inner);
-    if (!s) s = model_family_read(json_root(doc), io, &inner);
-    if (s == COLM_E_INPUT) {
-        const char *what = strstr(inner.text, key);
-        s = json_fail(v, err, "%s", what ? what + strlen(key) + 2 : inner.text); // after "key: "
-    } else if (s) {
-        s = err_set(err, s, "%s", inner.text);
-    }
-    json_close(&doc);
-    str_done(&text);
-    free(value);
-    return s;
-}
-
 static colm_status read_family(const layered *m, model_family *ret, colm_err *err) {
     colm_status s = COLM_OK;
     for (size_t i = 0; model_family_key(i) && !s; i++) {
-        json_value v = pick(m, family_key(i));
-        if (v.doc) s = read_family_member(model_family_key(i), v, ret, err);
+        json_value v = pick(m, model_family_key(i));
+        if (v.doc) s = model_family_read_member(i, v, ret, err);
     }
     return s;
 }
@@ -201,7 +171,7 @@ static colm_status check_keys(json_value v, colm_err *err) {
     const char *keys[1 + SPEC_COUNT(shape_keys) + FAMILY_MOST + 1] = {"chains"};
     size_t n = 1;
     for (size_t i = 0; i < SPEC_COUNT(shape_keys); i++) keys[n++] = shape_keys[i];
-    for (size_t i = 0; i < FAMILY_MOST && family_key(i); i++) keys[n++] = family_key(i);
+    for (size_t i = 0; i < FAMILY_MOST && model_family_key(i); i++) keys[n++] = model_family_key(i);
     return spec_keys(v, keys, model_field, SPEC_COUNT(model_field), err);
 }
 

@@ -161,6 +161,7 @@ static colm_status train_watched(stage_work *w, const char *on, train_result *re
     colm_err trouble;
     train_watch watch = {.w = w, .on = on, .started = now, .stored = now, .err = &trouble};
     train_job job = {.params = s->train,
+                     .eos = tokenizer_eos(w->r->tok),
                      .part = part,
                      .n_parts = s->n_parts,
                      .seed = rng_u64(&seeds, 0),

@@ -44,7 +44,7 @@ static colm_status in_chain(uint32_t i, colm_status s, colm_err *err) {
 }
 
 /* Sizes of a chain with own keys and values; `borrows`: it reads those of chain 1 (CoLM-Air). */
-static colm_status check_chain(const model_chain *c, bool borrows, colm_err *err) {
+static colm_status check_chain(const model_chain *c, bool air, bool borrows, colm_err *err) {
     for (int k = 0; k < SIZES; k++) {
         if (borrows && k == KV_HEADS) continue;
         colm_status s = within(size_of[k].name, size_get(c, k), 1, size_of[k].most, err);
@@ -55,7 +55,7 @@ static colm_status check_chain(const model_chain *c, bool borrows, colm_err *err
             err, COLM_E_INPUT,
             "kv_heads is %u, expected 0: with \"kv\" grouped or tiled, chain 1 owns all keys and values",
             c->kv_heads);
-    if (borrows || c->heads % c->kv_heads == 0) return COLM_OK;
+    if (air || c->heads % c->kv_heads == 0) return COLM_OK; /* CoLM-Air maps any number of heads to any other */
     return err_set(err, COLM_E_INPUT, "%u heads are not divisible by %u kv heads", c->heads, c->kv_heads);
 }
 
@@ -145,7 +145,8 @@ colm_status model_config_check(const model_config *c, colm_err *err) {
                        "head_dim is %u, expected an even number (rotary embedding turns pairs)", c->head_dim);
     }
     for (uint32_t i = 0; i < c->n_chains; i++)
-        if ((s = check_chain(&c->chain[i], i && c->family.kv != KV_OWN, err))) return in_chain(i, s, err);
+        if ((s = check_chain(&c->chain[i], c->family.kv != KV_OWN, i && c->family.kv != KV_OWN, err)))
+            return in_chain(i, s, err);
     for (int k = 0; k < SIZES && !s; k++) {
         char what[48];
         snprintf(what, sizeof what, "%s of all chains together", size_of[k].name);
@@ -185,6 +186,8 @@ bool model_config_extends(const model_config *big, const model_config *small) {
     if (small->n_chains == 1)
         family.kv = big->family.kv; /* one chain is the same model as CoLM and as CoLM-Air */
     if (!model_family_equal(&big->family, &family)) return false;
+    if (family.position == POSITION_LEARNED && big->context != small->context)
+        return false; /* a table has that many rows */
     for (uint32_t i = 0; i < small->n_chains; i++) {
         const model_chain *a = &big->chain[i], *b = &small->chain[i];
         for (int k = 0; k < SIZES; k++)
@@ -232,7 +235,7 @@ colm_status model_chains_split(const uint32_t *c, uint32_t n, uint32_t width, ui
                            i + 1, c[i], (unsigned long long)sum, (double)product / (double)sum, size_of[k].name,
                            total[k], (unsigned long long)(sum / all));
         }
-        if ((s = check_chain(&chain[i], false, err))) return in_chain(i, s, err);
+        if ((s = check_chain(&chain[i], false, false, err))) return in_chain(i, s, err);
     }
     memcpy(ret, chain, n * sizeof *ret);
     return COLM_OK;
@@ -247,8 +250,8 @@ colm_status model_chain_grow(const model_config *c, uint32_t heads, model_chain 
     if (sum == 0) return err_set(err, COLM_E_INPUT, "a model without heads gives no proportions to grow by");
     for (int k = 0; k < SIZES; k++) {
         uint64_t total = size_sum(c, k), least = sum / gcd(sum, total);
-        step = step / gcd(step, least) * least;
         if (k == HEADS || (k == KV_HEADS && c->family.kv != KV_OWN)) continue;
+        step = step / gcd(step, least) * least;
         uint64_t part = heads * total / sum;
         if (heads * total % sum && odd < 0) odd = k;
         if (part > size_of[k].most) return within(size_of[k].name, part, 1, size_of[k].most, err);
@@ -262,7 +265,7 @@ colm_status model_chain_grow(const model_config *c, uint32_t heads, model_chain 
                        heads, size_of[odd].name, total, (unsigned long long)sum, size_of[odd].name,
                        (double)heads * (double)total / (double)sum, (unsigned long long)step);
     }
-    s = check_chain(&chain, c->family.kv != KV_OWN, err);
+    s = check_chain(&chain, c->family.kv != KV_OWN, c->family.kv != KV_OWN, err);
     if (!s) *ret = chain;
     return s;
 }

@@ -15,7 +15,7 @@ typedef struct {
 #define AT(member) offsetof(model_family, member)
 static const field fields[] = {
     {"norm", WORD, AT(norm), {"rms", "rms_plus_one", "layer"}, 0, 0},
-    {"ffn", WORD, AT(ffn), {"swiglu", "geglu", "gelu", "gelu_erf"}, 0, 0},
+    {"activation", WORD, AT(ffn), {"swiglu", "geglu", "gelu", "gelu_erf"}, 0, 0},
     {"position", WORD, AT(position), {"rope", "learned"}, 0, 0},
     {"rope_scaling", WORD, AT(rope_scaling), {"plain", "linear", "llama3"}, 0, 0},
     {"kv", WORD, AT(kv), {"own", "grouped", "tiled"}, 0, 0},
@@ -68,6 +68,10 @@ static colm_status read_one(const field *f, json_value v, model_family *io, colm
         break;
     }
     return st;
+}
+
+colm_status model_family_read_member(size_t i, json_value v, model_family *io, colm_err *err) {
+    return read_one(&fields[i], v, io, err);
 }
 
 colm_status model_family_read(json_value object, model_family *io, colm_err *err) {

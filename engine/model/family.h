@@ -49,6 +49,8 @@ static inline bool model_ffn_gated(const model_family *f) {
 /* Members of a JSON object of these names; those that are missing keep their value. Combinations are checked by
  * model_config_check. */
 COLM_MUST_USE colm_status model_family_read(json_value object, model_family *io, colm_err *err);
+/* The i-th member (model_family_key) from its value. */
+COLM_MUST_USE colm_status model_family_read_member(size_t i, json_value v, model_family *io, colm_err *err);
 /* ,"norm":"rms",... : every member, each after a comma. */
 void model_family_add(const model_family *f, str *out);
 /* The i-th member's name, NULL after the last. */

@@ -27,6 +27,18 @@ static graph_params graph_shape(const model_config *c, const train_params *p, ui
                           .recompute = p->recompute};
 }
 
+uint64_t train_trained(const model_config *full, const train_params *p) {
+    model_config c = taking_part(full, p);
+    uint64_t heads = 0;
+    for (uint32_t i = p->frozen; i < c.n_chains; i++)
+        heads += (uint64_t)param_rows(&c, PARAM_HEAD, i) * param_cols(&c, PARAM_HEAD, i, 0);
+    return p->head_only ? heads : model_params(&c, p->frozen, c.n_chains);
+}
+
+uint64_t train_tokens(const train_params *p) {
+    return train_steps(p) * micro_batches(p) * p->batch * p->context;
+}
+
 uint64_t train_flops(const model_config *full, const train_params *p) {
     model_config c = taking_part(full, p);
     uint64_t backward = p->head_only ? 0 : model_flops_backward(&c, p->frozen, p->context);
@@ -107,7 +119,7 @@ static colm_status steps_run(model_graph *g, const train_job *job, uint32_t *tok
             return err_set(err, COLM_E_INTERRUPTED, "stopped after step %llu", (unsigned long long)s);
     }
     ret->steps = steps;
-    ret->tokens = steps * (uint64_t)tokens_per_step;
+    ret->tokens = train_tokens(p);
     ret->seconds = clock_seconds() - start;
     ret->loss = sum / (double)(steps - tail);
     return COLM_OK;

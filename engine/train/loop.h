@@ -39,6 +39,9 @@ typedef struct {
 COLM_MUST_USE colm_status train_run(ops_machine *m, model_weights *w, const train_job *job, train_result *ret,
                                     colm_err *err);
 
+/* Parameters that a stage trains, and tokens that it reads: whole steps. */
+uint64_t train_trained(const model_config *c, const train_params *p);
+uint64_t train_tokens(const train_params *p);
 /* FLOPs of a stage, and the device bytes it will take, found by building it on a plan machine. */
 uint64_t train_flops(const model_config *c, const train_params *p);
 COLM_MUST_USE colm_status train_memory(const model_config *c, const train_params *p, uint64_t *ret,

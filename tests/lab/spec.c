@@ -165,10 +165,11 @@ static void canonical_is_canonical(void) {
     }
     CHECK_STR(
         s->arm[0].stage[0].canonical,
-        "{\"kind\":\"train\",\"model\":{\"attn_softcap\":0,\"bias_ffn\":false,\"bias_o\":false,\"bias_qkv\":"
+        "{\"kind\":\"train\",\"model\":{\"activation\":\"swiglu\",\"attn_softcap\":0,\"bias_ffn\":false,\"bias_"
+        "o\":false,\"bias_qkv\":"
         "false,"
         "\"chains\":[{\"attn_scale\":0,\"embed_scale\":0,\"ffn\":176,\"heads\":4,\"kv_heads\":2,\"tied\":false,"
-        "\"width\":64}],\"context\":128,\"ffn\":\"swiglu\",\"head\":\"nested\",\"head_dim\":16,\"kv\":\"own\","
+        "\"width\":64}],\"context\":128,\"head\":\"nested\",\"head_dim\":16,\"kv\":\"own\","
         "\"layers\":4,\"logit_softcap\":0,\"norm\":\"rms\",\"norm_eps\":1e-05,\"position\":\"rope\","
         "\"post_norms\":false,\"qk_norm\":false,\"rope_factor\":0,\"rope_high\":0,\"rope_low\":0,"
         "\"rope_original\":0,\"rope_scaling\":\"plain\",\"rope_theta\":10000,\"vocab\":257,\"window\":0,"

@@ -40,7 +40,7 @@ static void every_member_of_a_family_is_read(void) {
                                .window_every = 2};
     CHECK(model_family_equal(&a->start.family, &want));
     CHECK(a->start.chain[0].ffn == 176);
-    CHECK_HAS(a->stage[0].canonical, "\"ffn\":\"geglu\"");
+    CHECK_HAS(a->stage[0].canonical, "\"activation\":\"geglu\"");
     CHECK_HAS(a->stage[0].canonical, "\"window_every\":2");
     spec_free(&s);
     // A file that says nothing is the plain family.

@@ -103,7 +103,7 @@ static const char *const restated[] = {"tie", "loss"};
 
 /* Where the canonical form of a stage has a key of the schema's groups "train" and "model". */
 static json_value filled(json_value stage, const char *group, const char *key) {
-    json_value in = json_get(stage, group), v = json_get(in, strcmp(key, "activation") ? key : "ffn");
+    json_value in = json_get(stage, group), v = json_get(in, key);
     return v.doc ? v : json_get(json_item(json_get(in, "chains"), 0), key);
 }
 

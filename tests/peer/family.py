@@ -20,7 +20,7 @@ import torch.nn.functional as F
 B, T = 2, 12
 
 # ---- configuration ----
-PLAIN = dict(vocab=41, context=16, layers=2, head_dim=8, rope_theta=10000.0, norm_eps=1e-5, norm="rms", ffn="swiglu",
+PLAIN = dict(vocab=41, context=16, layers=2, head_dim=8, rope_theta=10000.0, norm_eps=1e-5, norm="rms", activation="swiglu",
              position="rope", rope_scaling="plain", kv="own", head="nested", bias_qkv=False, bias_o=False, bias_ffn=False,
              qk_norm=False, post_norms=False, rope_factor=0.0, rope_low=0.0, rope_high=0.0, rope_original=0,
              attn_softcap=0.0, logit_softcap=0.0, window=0, window_every=0)
@@ -44,8 +44,8 @@ TWO = chain(20, 2, 2, 27), chain(12, 2, 1, 13)  # width is not heads * head_dim,
 THREE = chain(16, 2, 1, 21), chain(12, 3, 3, 10), chain(9, 1, 1, 7)
 AIR = chain(24, 4, 2, 30), chain(16, 3, 0, 21)
 AIR3 = chain(20, 4, 2, 25), chain(11, 3, 0, 15), chain(8, 1, 0, 9)
-GPT2 = dict(norm="layer", ffn="gelu", position="learned", bias_qkv=True, bias_o=True, bias_ffn=True)
-GEMMA1 = dict(norm="rms_plus_one", ffn="geglu", norm_eps=1e-6)
+GPT2 = dict(norm="layer", activation="gelu", position="learned", bias_qkv=True, bias_o=True, bias_ffn=True)
+GEMMA1 = dict(norm="rms_plus_one", activation="geglu", norm_eps=1e-6)
 GEMMA2 = dict(GEMMA1, post_norms=True, attn_softcap=0.8, logit_softcap=2.0, window=4, window_every=2, layers=3)
 LLAMA3 = dict(rope_scaling="llama3", rope_theta=5e5, rope_factor=8.0, rope_low=1.0, rope_high=4.0, rope_original=512)
 
@@ -82,7 +82,7 @@ CASES = dict(
     gemma1=(config(*gemma(chain(20, 3, 1, 27), chain(12, 2, 1, 13)), **GEMMA1), {}),
     gemma2=(config(*gemma(chain(20, 2, 1, 27), chain(12, 2, 2, 13), attn_scale=0.25), **GEMMA2), {}),
     gemma2_frozen=(config(*gemma(*TWO, attn_scale=0.5), **GEMMA2), dict(trained={"frozen": 1}, lambdas=[.25, .75])),
-    gelu_erf=(config(*TWO, ffn="gelu_erf"), {}),
+    gelu_erf=(config(*TWO, activation="gelu_erf"), {}),
     documents=(config(*TWO), dict(documents=True)),
     documents_window=(config(*AIR, kv="grouped", window=4), dict(documents=True)),
     ignored_targets=(config(*TWO), dict(holes=True)),
@@ -95,7 +95,7 @@ CASES = dict(
 def tensors(c):
     """{name: shape}: all parameters of a configuration."""
     ret, hd, ch = {}, c["head_dim"], c["chains"]
-    gated = c["ffn"] in ("swiglu", "geglu")
+    gated = c["activation"] in ("swiglu", "geglu")
     for i, k in enumerate(ch):
         D = sum(x["width"] for x in ch[:i + 1])
         Q = sum(x["heads"] for x in ch[:i + 1]) * hd
@@ -225,8 +225,8 @@ def attention(c, P, layer, hs, first):
 
 
 def act(c, x):
-    if c["ffn"] == "swiglu": return x / (1 + torch.exp(-x))
-    if c["ffn"] == "gelu_erf": return x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))
+    if c["activation"] == "swiglu": return x / (1 + torch.exp(-x))
+    if c["activation"] == "gelu_erf": return x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))
     return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
 
 
@@ -235,7 +235,7 @@ def feed_forward(c, P, layer, hs):
     at, out = f"layers.{layer}", []
     for n in range(1, len(hs) + 1):
         y = act(c, linear(P, f"{at}.w1", f"{at}.b1", n, hs))
-        if c["ffn"] in ("swiglu", "geglu"): y = y * linear(P, f"{at}.w3", f"{at}.b3", n, hs)
+        if c["activation"] in ("swiglu", "geglu"): y = y * linear(P, f"{at}.w3", f"{at}.b3", n, hs)
         out.append(y)
     return out
 
@@ -359,7 +359,7 @@ def check_parts():
     P = {"n.1": g, "nb.1": normal(9)}
     near(norm(config(ONE, norm="layer"), P, "n", 1, x), F.layer_norm(x, (9,), g, P["nb.1"], 1e-5), "layer norm")
     for kind, f in (("swiglu", F.silu), ("gelu_erf", F.gelu), ("gelu", lambda x: F.gelu(x, approximate="tanh"))):
-        near(act(config(ONE, ffn=kind), x), f(x), kind)
+        near(act(config(ONE, activation=kind), x), f(x), kind)
     t = torch.tensor([[3, -1, 0], [-1, 8, 8]])
     z = normal(2, 3, 9)
     near(loss([z], t, [1]), F.cross_entropy(z.reshape(6, 9), t.reshape(6), ignore_index=-1), "cross-entropy")
@@ -375,7 +375,7 @@ def check_parts():
     assert ratio[0] == 1 and 1 < ratio[1] < 8 and abs(ratio[3] - 8) < 1e-12, ratio
 
     # One chain of GPT-2 is torch's pre-norm encoder layer under a causal mask.
-    c = config(chain(24, 3, 3, 40), **dict(GPT2, ffn="gelu_erf", layers=1))
+    c = config(chain(24, 3, 3, 40), **dict(GPT2, activation="gelu_erf", layers=1))
     P = {n: w.detach() for n, w in parameters(c, rng).items()}
     layer = torch.nn.TransformerEncoderLayer(24, 3, 40, 0, "gelu", batch_first=True, norm_first=True).double()
     at = lambda kind: P[f"layers.0.{kind}.1"]
