@@ -59,7 +59,7 @@ CASES = dict(
     dense=(config(ONE), {}),
     gqa_unequal=(config(chain(20, 4, 2, 27), chain(12, 3, 1, 13), layers=3), {}),
     air_grouped=(config(*AIR, kv="grouped"), {}),
-    air_tiled=(config(*AIR, kv="tiled"), {}),
+    air_tiled=(config(chain(24, 3, 2, 30), chain(16, 4, 0, 21), kv="tiled"), {}),
     air_frozen=(config(*AIR3, kv="grouped"), dict(trained={"frozen": 1})),
     air_switches=(config(*AIR3, kv="tiled", bias_qkv=True, bias_o=True, qk_norm=True, window=6), {}),
     tie_all=(config(*tied(*TWO)), {}),
