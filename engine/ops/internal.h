@@ -99,7 +99,9 @@ struct ops_machine {
     char purpose[OPS_MAX_PURPOSES][32];
     uint64_t purpose_bytes[OPS_MAX_PURPOSES];
     size_t n_purposes;
+    gpu_switches switches;
     uint64_t window;   /* most elements of a view */
+    uint64_t memory;   /* bytes for buffers */
     void *own;         /* the machine kind's state */
     gpu_device *owned; /* closed with the machine; NULL when the device is the caller's */
 };

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/base/mem.h"
 #include "engine/ops/internal.h"
@@ -11,6 +12,7 @@ ops_machine *machine_new(const ops_vtable *vt, const char *name) {
     if (!m) return NULL;
     m->vt = vt;
     m->window = UINT64_MAX / 64;
+    m->memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     snprintf(m->name, sizeof m->name, "%s", name);
     return m;
 }
@@ -29,6 +31,9 @@ void ops_close(ops_machine **pm) {
 
 const char *ops_machine_name(const ops_machine *m) {
     return m->name;
+}
+const gpu_switches *ops_switches(const ops_machine *m) {
+    return &m->switches;
 }
 void ops_identity(const ops_machine *m, char *buf, size_t n) {
     m->vt->identity(m, buf, n);
@@ -80,7 +85,12 @@ void ops_buffer_free(ops_machine *m, ops_buf *b) {
     *b = 0;
 }
 
-uint64_t ops_window(const ops_machine *m) { return m->window; }
+uint64_t ops_memory(const ops_machine *m) {
+    return m->memory;
+}
+uint64_t ops_window(const ops_machine *m) {
+    return m->window;
+}
 void ops_limit_window(ops_machine *m, uint64_t elements) {
     if (elements < m->window) m->window = elements;
 }

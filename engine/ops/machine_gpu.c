@@ -20,6 +20,8 @@ typedef struct {
     const char *kernels; /* the class tried first; "portable" is what is left */
     bool sync;
     hazard_list hazards;
+    bool watched; /* the switch `hazards` */
+    hazard_watch watch;
 } gpu_own;
 
 struct ops_bound {
@@ -141,15 +143,56 @@ static colm_status device_prepare(ops_machine *m, ops_call *c, colm_err *err) {
 
 /* Running */
 
-static colm_status record(gpu_own *o, const ops_call *c, colm_err *err) {
+/* A barrier before the next call, unless it is the one that a test leaves out. */
+static bool barrier(gpu_own *o) {
+    if (++o->watch.barriers == o->watch.drop) return false;
+    gpu_barrier(o->device);
+    return true;
+}
+
+static colm_status remember(gpu_own *o, hazard_entry e, colm_err *err) {
+    hazard_watch *w = &o->watch;
+    if (w->n == w->cap) {
+        const size_t cap = w->cap ? 2 * w->cap : 256;
+        hazard_entry *grown = mem_grow(w->entry, cap, sizeof *grown);
+        if (!grown) return err_nomem(err, cap * sizeof *grown, "the watch for hazards");
+        w->entry = grown;
+        w->cap = cap;
+    }
+    w->entry[w->n++] = e;
+    return COLM_OK;
+}
+
+static colm_status look_for_hazards(const ops_machine *m, colm_err *err) {
+    static const char *const kinds[] = {[HAZARD_READ_AFTER_WRITE] = "read after write",
+                                        [HAZARD_WRITE_AFTER_READ] = "write after read",
+                                        [HAZARD_WRITE_AFTER_WRITE] = "write after write"};
+    const hazard_watch *w = &own(m)->watch;
+    hazard_fault f;
+    if (!hazard_find(w->entry, w->n, &f)) return COLM_OK;
+    const hazard_entry *a = &w->entry[f.first], *b = &w->entry[f.second];
+    const ops_view v = b->call->t[f.second_tensor];
+    return err_set(err, COLM_E_BUG,
+                   "%s without a barrier: list %zu, call %zu, %s (tensor %zu), then list %zu, call %zu, %s "
+                   "(tensor %zu), on buffer %u, %s, elements %llu..%llu",
+                   kinds[f.kind], a->list, a->index, ops_get(a->call->op)->name, f.first_tensor, b->list,
+                   b->index, ops_get(b->call->op)->name, f.second_tensor, v.buf,
+                   m->purpose[machine_slot(m, v.buf)->purpose], (unsigned long long)v.off,
+                   (unsigned long long)(v.off + v.len));
+}
+
+static colm_status record(gpu_own *o, const ops_call *c, size_t list, size_t index, colm_err *err) {
     const ops_row *row = ops_get(c->op);
     if (!c->bound) return err_set(err, COLM_E_BUG, "was not prepared");
     uint32_t groups[3] = {1, 1, 1};
     c->bound->variant->groups(&c->p, groups);
     if (!groups[0] || !groups[1] || !groups[2]) return COLM_OK; /* nothing to do */
-    if (hazard_note(&o->hazards, c->t, row->access)) gpu_barrier(o->device);
-    colm_status st = gpu_dispatch(o->device, c->bound->kernel, c->bound->set, &c->p, row->push_bytes, groups,
-                                  row->flops(&c->p), err);
+    bool wait = hazard_note(&o->hazards, c->t, row->access) && barrier(o);
+    colm_status st = COLM_OK;
+    if (o->watched) st = remember(o, (hazard_entry){c, list, index, wait || o->sync}, err);
+    if (!st)
+        st = gpu_dispatch(o->device, c->bound->kernel, c->bound->set, &c->p, row->push_bytes, groups,
+                          row->flops(&c->p), err);
     if (!st && o->sync && !(st = gpu_end(o->device, err))) {
         o->hazards.n = 0;
         st = gpu_begin(o->device, err);
@@ -161,14 +204,15 @@ static colm_status device_run(ops_machine *m, const ops_list *const *lists, size
     gpu_own *o = own(m);
     colm_status st = gpu_begin(o->device, err);
     if (st) return st;
-    o->hazards.n = 0;
+    o->hazards.n = o->watch.n = o->watch.barriers = 0;
     for (size_t i = 0; i < n && !st; i++)
         for (size_t c = 0; c < lists[i]->n && !st; c++) {
-            st = record(o, &lists[i]->call[c], err);
+            st = record(o, &lists[i]->call[c], i, c, err);
             if (st) err_at(err, "list %zu, call %zu, %s", i, c, ops_get(lists[i]->call[c].op)->name);
         }
     colm_status ended = gpu_end(o->device, st ? NULL : err); /* the first failure is the one to tell */
-    return st ? st : ended;
+    if (!st) st = ended;
+    return st || !o->watched ? st : look_for_hazards(m, err);
 }
 
 static void device_identity(const ops_machine *m, char *buf, size_t n) {
@@ -178,6 +222,7 @@ static void device_identity(const ops_machine *m, char *buf, size_t n) {
 }
 
 static void device_close(ops_machine *m) {
+    free(own(m)->watch.entry);
     free(m->own);
 }
 
@@ -191,12 +236,16 @@ static const ops_vtable device_table = {.buffer = device_buffer,
                                         .identity = device_identity,
                                         .close = device_close};
 
+hazard_watch *hazard_watch_of(ops_machine *m) {
+    return m->vt == &device_table && own(m)->watched ? &own(m)->watch : NULL;
+}
+
 /* "cpu" only where it was made for: other devices with 8 lanes may have them, yet load from memory in another
  * way. */
 static colm_status choose_class(const gpu_info *g, const char *wanted, const char **ret, colm_err *err) {
     bool lanes = lanes_available(g, 8);
     if (!wanted || strcmp(wanted, "auto") == 0) {
-        *ret = classes[g->kind == GPU_CPU && lanes ? CLASS_CPU : CLASS_PORTABLE];
+        *ret = classes[g->kind == GPU_CPU && lanes && g->max_texels ? CLASS_CPU : CLASS_PORTABLE];
         return COLM_OK;
     }
     for (size_t i = 0; i < CLASS_COUNT; i++) {
@@ -229,9 +278,14 @@ colm_status ops_open_gpu(gpu_device *d, const ops_machine_params *p, ops_machine
         free(o);
         return err_nomem(err, sizeof *m, "machine");
     }
-    *o = (gpu_own){.device = d, .info = g, .kernels = kernels, .sync = p->sync};
+    const gpu_switches *s = gpu_get_switches(d);
+    *o = (gpu_own){.device = d, .info = g, .kernels = kernels, .sync = p->sync, .watched = s->hazards};
+    o->watch.drop = s->drop_barrier;
     m->own = o;
-    m->window = (g->max_range / 16 < g->max_texels ? g->max_range / 16 : g->max_texels) * 4;
+    if (g->kind != GPU_CPU) m->memory = g->memory;
+    m->switches = *s;
+    /* Without texels their number bounds nothing. */
+    m->window = (g->max_range / 16 < g->max_texels || !g->max_texels ? g->max_range / 16 : g->max_texels) * 4;
     log_line(p->log, LOG_INFO, "device: %s; kernels: %s", g->name, kernels);
     *ret = m;
     return COLM_OK;

@@ -177,6 +177,7 @@ typedef struct {
     const char *device, *kernels;
     bool validate, sync;
     uint64_t submit_flops;
+    const gpu_switches *switches; /* NULL: those of COLM_DEBUG */
     const log_sink *log;
 } ops_open_params;
 COLM_MUST_USE colm_status ops_open(const ops_open_params *p, ops_machine **ret, colm_err *err);
@@ -186,6 +187,8 @@ void ops_close(ops_machine **m);
 /* "reference", "plan", or the kernel class in use with the device, for records: "cpu llvmpipe ...". */
 const char *ops_machine_name(const ops_machine *m);
 bool ops_machine_is_plan(const ops_machine *m);
+/* What is switched for honesty (engine/ops/SWITCHES.md). */
+const gpu_switches *ops_switches(const ops_machine *m);
 
 /* A zeroed buffer of n elements. `purpose` groups bytes in plans ("parameters", "activations", ...). */
 COLM_MUST_USE colm_status ops_buffer(ops_machine *m, const char *purpose, ops_dtype t, uint64_t n, ops_buf *ret,
@@ -197,6 +200,8 @@ uint64_t ops_bytes(const ops_machine *m, const char *purpose);
 /* Most elements that one view may have (the device's binding and texel limits). Tests lower it to see windows at work. */
 uint64_t ops_window(const ops_machine *m);
 void ops_limit_window(ops_machine *m, uint64_t elements);
+/* Bytes that buffers can take in all: the device's largest heap, or the machine's memory where the CPU is the device. */
+uint64_t ops_memory(const ops_machine *m);
 /* Copies in the buffer's own type (float or uint32_t); blocking. On the plan machine they do nothing. */
 COLM_MUST_USE colm_status ops_write(ops_machine *m, ops_buf b, uint64_t off, const void *src, uint64_t n,
                                     colm_err *err);

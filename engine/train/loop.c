@@ -1,6 +1,7 @@
 #include "engine/train/loop.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +57,13 @@ static colm_status set_up(ops_machine *m, const model_weights *w, const train_pa
     return st ? st : model_graph_create(*ret_s, &gp, ret_g, err);
 }
 
-colm_status train_memory(const model_config *full, const train_params *p, uint64_t *ret, colm_err *err) {
+/* Bytes of a stage by purpose, found by building it on a machine that only counts. */
+static const char *const purposes[] = {"parameters",  "gradients", "optimizer",
+                                       "activations", "scratch",   "step data"};
+#define PURPOSES (sizeof purposes / sizeof *purposes)
+
+static colm_status count_bytes(const model_config *full, const train_params *p, uint64_t by[PURPOSES],
+                               uint64_t *ret_all, colm_err *err) {
     model_config c = taking_part(full, p);
     ops_machine *m = NULL;
     model_weights *w = NULL;
@@ -65,12 +72,33 @@ colm_status train_memory(const model_config *full, const train_params *p, uint64
     colm_status st = ops_open_plan(&m, err);
     if (!st) st = model_weights_create(&c, &w, err);
     if (!st) st = set_up(m, w, p, 0, &s, &g, err);
-    if (!st) *ret = ops_bytes(m, NULL);
+    for (size_t i = 0; i < PURPOSES && !st; i++) by[i] = ops_bytes(m, purposes[i]);
+    if (!st) *ret_all = ops_bytes(m, NULL);
     model_graph_free(&g);
     model_state_free(&s);
     model_weights_free(&w);
     ops_close(&m);
     return st;
+}
+
+colm_status train_memory(const model_config *c, const train_params *p, uint64_t *ret, colm_err *err) {
+    uint64_t by[PURPOSES];
+    return count_bytes(c, p, by, ret, err);
+}
+
+colm_status train_fits(const model_config *c, const train_params *p, uint64_t available, colm_err *err) {
+    uint64_t by[PURPOSES], all = 0;
+    char list[256] = "";
+    colm_status st = count_bytes(c, p, by, &all, err);
+    if (st || all <= available) return st;
+    for (size_t i = 0, at = 0; i < PURPOSES && at < sizeof list; i++)
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%s %llu", i ? ", " : "", purposes[i],
+                               (unsigned long long)by[i]);
+    return err_set(err, COLM_E_MEMORY,
+                   "the stage needs %llu bytes of device memory (%s); there are %llu: lower \"batch\" and "
+                   "raise \"accumulate\", or set "
+                   "\"recompute\"",
+                   (unsigned long long)all, list, (unsigned long long)available);
 }
 
 /* The micro-batches of one step, then the update. Windows have a target at every row. */
@@ -142,6 +170,7 @@ colm_status train_run(ops_machine *m, model_weights *w, const train_job *job, tr
     uint32_t *ids = mem_alloc(2 * rows, sizeof *ids);
     colm_status st = ids ? COLM_OK : err_nomem(err, 2 * rows * sizeof *ids, "batch");
     if (!st) st = part_of(w, p, &part, err);
+    if (!st) st = train_fits(&w->config, p, ops_memory(m), err);
     if (!st) st = set_up(m, part, p, job->eos, &s, &g, err);
     r.memory = ops_bytes(m, NULL);
     if (!st) st = steps_run(g, job, ids, ids + rows, &r, err);

@@ -46,5 +46,9 @@ uint64_t train_tokens(const train_params *p);
 uint64_t train_flops(const model_config *c, const train_params *p);
 COLM_MUST_USE colm_status train_memory(const model_config *c, const train_params *p, uint64_t *ret,
                                        colm_err *err);
+/* COLM_E_MEMORY when that is more than `available`, with the bytes of each purpose and what would lower them.
+ */
+COLM_MUST_USE colm_status train_fits(const model_config *c, const train_params *p, uint64_t available,
+                                     colm_err *err);
 
 #endif
