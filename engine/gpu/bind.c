@@ -90,7 +90,7 @@ static colm_status write_set(gpu_device *d, gpu_set *s, const gpu_range *ranges,
     for (uint32_t t = 0; t < GPU_TENSORS; t++) {
         const gpu_range *r = &ranges[t];
         if (s->kernel->face.storage >> t & 1) {
-            buffers[t] = (VkDescriptorBufferInfo){r->buffer->handle, r->offset, r->bytes};
+            buffers[t] = (VkDescriptorBufferInfo){r->buffer->handle, r->buffer->base + r->offset, r->bytes};
             writes[n++] = (VkWriteDescriptorSet){.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
                                                  .dstSet = s->handle,
                                                  .dstBinding = t,
@@ -103,7 +103,7 @@ static colm_status write_set(gpu_device *d, gpu_set *s, const gpu_range *ranges,
             const VkBufferViewCreateInfo view = {.sType = VK_STRUCTURE_TYPE_BUFFER_VIEW_CREATE_INFO,
                                                  .buffer = r->buffer->handle,
                                                  .format = VK_FORMAT_R32G32B32A32_SFLOAT,
-                                                 .offset = r->offset,
+                                                 .offset = r->buffer->base + r->offset,
                                                  .range = texel_bytes(r)};
             VkResult res = d->vk.vkCreateBufferView(d->handle, &view, NULL, &s->views[t]);
             if (res) return gpu_fail(d, res, "vkCreateBufferView", err);

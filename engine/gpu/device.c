@@ -72,6 +72,19 @@ static colm_status create_device(gpu_device *d, colm_err *err) {
     return COLM_OK;
 }
 
+/* What is masked is not there, for whoever asks. */
+static void mask(gpu_device *d) {
+    const gpu_switches *s = &d->switches;
+    gpu_info *i = &d->found.info;
+    const bool other = s->subgroup && s->subgroup != i->subgroup;
+    if (s->no_texels) i->max_texels = 0;
+    if (s->subgroup) i->subgroup = (uint32_t)s->subgroup;
+    if (!s->no_subgroups && !other) return;
+    i->subgroup_shuffle = i->subgroup_fixed = d->found.size_control = d->found.full_subgroups = false;
+    d->found.size_control_ext = false;
+    d->found.subgroup_ops = 0;
+}
+
 colm_status gpu_open(const gpu_params *p, gpu_device **ret, colm_err *err) {
     gpu_found *list = NULL;
     size_t n = 0, at = 0;
@@ -79,13 +92,16 @@ colm_status gpu_open(const gpu_params *p, gpu_device **ret, colm_err *err) {
     if (!d) return err_nomem(err, sizeof *d, "a device");
     if (p->log) d->watch.log = *p->log;
 
-    colm_status s = gpu_instance_open(p->validate, &d->watch, &d->instance, err);
+    colm_status s = gpu_switches_get(p->switches, &d->switches, err);
+    if (s) goto out;
+    s = gpu_instance_open(p->validate, &d->watch, &d->instance, err);
     if (s) goto out;
     s = gpu_survey(d->instance.handle, &list, &n, err);
     if (s) goto out;
     s = gpu_choose(list, n, p->device, &at, err);
     if (s) goto out;
     d->found = list[at];
+    mask(d);
     s = create_device(d, err);
     if (s) goto out;
     s = gpu_ring_create(d, err);
@@ -129,6 +145,9 @@ void gpu_close(gpu_device **dev) {
 
 const gpu_info *gpu_get_info(const gpu_device *d) {
     return &d->found.info;
+}
+const gpu_switches *gpu_get_switches(const gpu_device *d) {
+    return &d->switches;
 }
 unsigned gpu_validation_messages(const gpu_device *d) {
     return d->watch.count;

@@ -9,6 +9,7 @@
 
 #include "engine/base/err.h"
 #include "engine/base/log.h"
+#include "engine/gpu/switches.h"
 
 typedef enum {
     GPU_DISCRETE,
@@ -57,7 +58,8 @@ typedef struct {
                       and count */
     uint64_t submit_flops; /* most work per submission by the callers' estimates; 0: 200e9 on GPUs, no limit on
                               CPUs */
-    const log_sink *log;   /* may be NULL */
+    const gpu_switches *switches; /* NULL: those of COLM_DEBUG */
+    const log_sink *log;          /* may be NULL */
 } gpu_params;
 
 typedef struct gpu_device gpu_device;
@@ -65,10 +67,12 @@ COLM_MUST_USE colm_status gpu_open(const gpu_params *p, gpu_device **ret, colm_e
 void gpu_close(gpu_device **d);
 const gpu_info *gpu_get_info(const gpu_device *d);
 unsigned gpu_validation_messages(const gpu_device *d);
+const gpu_switches *gpu_get_switches(const gpu_device *d);
 
 /* Device memory, zero-filled on creation. Usable as storage, uniform texel (RGBA32F) and transfer; size is
  * rounded up to a multiple of 256 bytes. Not to be created or freed between gpu_begin and gpu_end: creation is
- * COLM_E_BUG then, and freeing drops what was recorded, which gpu_end reports. `purpose` names it in errors. */
+ * COLM_E_BUG then, and freeing drops what was recorded, which gpu_end reports. `purpose` names it in errors. With
+ * the switch `guard` whoever wrote beyond the bytes asked for makes gpu_end fail with COLM_E_DEVICE, by purpose. */
 typedef struct gpu_buffer gpu_buffer;
 COLM_MUST_USE colm_status gpu_buffer_create(gpu_device *d, size_t bytes, const char *purpose, gpu_buffer **ret,
                                             colm_err *err);

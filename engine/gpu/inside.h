@@ -15,6 +15,7 @@
 #define GPU_PUSH 128              /* push constants, bytes */
 #define GPU_RING 4                /* submissions under way at once */
 #define GPU_STAGING (16ull << 20) /* bytes copied at a time where memory cannot be mapped */
+#define GPU_MARK 0x7fc5c01au     /* word of guards and poison: NaN to a float, far outside to an index */
 #define GPU_TEXEL 16              /* bytes of an RGBA32F texel */
 
 /* Where the validation layer reports to. */
@@ -70,7 +71,10 @@ struct gpu_buffer {
     VkBuffer handle;
     VkDeviceMemory memory;
     uint64_t bytes;
-    unsigned char *map; /* NULL: staged */
+    uint64_t base, used; /* first byte behind the guard in front (0: no guards); bytes asked for, in words */
+    gpu_buffer *prev, *next; /* of the device's list; the staging buffer is not in it */
+    unsigned char *map;  /* NULL: staged */
+    unsigned char *real; /* with non_coherent: the mapping that `map` is a copy of */
     bool coherent;      /* mapped memory needs no flush */
     uint32_t heap;
     uint64_t reserved; /* bytes of the allocation */
@@ -106,11 +110,14 @@ struct gpu_device {
     VkQueue queue;
     struct VolkDeviceTable vk;
     bool lost;
+    gpu_switches switches;
+    uint64_t creations, tries; /* buffers and submissions asked for, while a switch counts them */
+    char broken[64];           /* purpose of a buffer that was freed with a broken guard */
 
     uint64_t allocated; /* by gpu_buffer_create */
     uint64_t heap_used[VK_MAX_MEMORY_HEAPS];
     size_t n_buffers;
-    gpu_buffer *staging;
+    gpu_buffer *staging, *buffers;
 
     char *shader_dir, *cache_dir; /* cache_dir NULL: no cache */
     shaderc_compiler_t compiler;
@@ -144,6 +151,18 @@ COLM_MUST_USE colm_status gpu_check_alive(const gpu_device *d, colm_err *err);
 
 /* memory.c */
 void gpu_staging_free(gpu_device *d);
+/* n bytes at `at` of the whole allocation, guards included, to dst or from src; the other one is NULL. */
+COLM_MUST_USE colm_status gpu_move(gpu_buffer *b, uint64_t at, unsigned char *dst, const unsigned char *src,
+                                   uint64_t n, colm_err *err);
+/* Makes host writes to a mapping reach the device, or the device's reach the host. */
+COLM_MUST_USE colm_status gpu_sync_map(gpu_buffer *b, uint64_t at, uint64_t n, bool to_device, colm_err *err);
+
+/* guard.c */
+/* First contents: zeros, and what the switches want around them. */
+COLM_MUST_USE colm_status gpu_guard_fill(gpu_buffer *b, colm_err *err);
+COLM_MUST_USE colm_status gpu_guard_check(gpu_buffer *b, colm_err *err);
+/* COLM_E_DEVICE when something wrote beyond a buffer, with its purpose. Nothing may be recording. */
+COLM_MUST_USE colm_status gpu_check_guards(gpu_device *d, colm_err *err);
 
 /* listing.c: free() the list. */
 COLM_MUST_USE colm_status gpu_survey(VkInstance instance, gpu_found **ret, size_t *ret_n, colm_err *err);

@@ -43,6 +43,9 @@ const char *gpu_result_name(VkResult r) {
 }
 
 colm_status gpu_check_alive(const gpu_device *d, colm_err *err) {
+    if (*d->broken)
+        return err_set(err, COLM_E_DEVICE, "%s: something had written beyond a buffer for %s when it was freed",
+                       d->found.info.name, d->broken);
     if (!d->lost) return COLM_OK;
     return err_set(err, COLM_E_DEVICE, "%s: the device was lost earlier; start again", d->found.info.name);
 }

@@ -49,6 +49,16 @@ static colm_status no_room(const gpu_device *d, uint64_t bytes, const char *purp
                    d->allocated);
 }
 
+/* The host sees a copy of the mapping, which only flushes and invalidations bring up to date. */
+static colm_status pretend(gpu_buffer *b, colm_err *err) {
+    unsigned char *copy = mem_alloc(b->reserved, 1);
+    if (!copy) return err_nomem(err, b->reserved, b->purpose);
+    b->real = b->map;
+    b->map = copy;
+    b->coherent = false;
+    return COLM_OK;
+}
+
 /* Memory for b->handle of the first type, by wishes, that yields; maps it where wanted and possible. */
 static colm_status allocate(gpu_buffer *b, const wish *wishes, size_t n, bool map, colm_err *err) {
     gpu_device *d = b->device;
@@ -81,7 +91,7 @@ static colm_status allocate(gpu_buffer *b, const wish *wishes, size_t n, bool ma
             r = d->vk.vkMapMemory(d->handle, b->memory, 0, VK_WHOLE_SIZE, 0, &at);
             if (r) return gpu_fail(d, r, "vkMapMemory", err);
             b->map = at;
-            return COLM_OK;
+            return d->switches.non_coherent ? pretend(b, err) : COLM_OK;
         }
     return no_room(d, b->bytes, b->purpose, err);
 }
@@ -89,22 +99,27 @@ static colm_status allocate(gpu_buffer *b, const wish *wishes, size_t n, bool ma
 static void destroy(gpu_buffer *b) {
     gpu_device *d = b->device;
     if (b->map) d->vk.vkUnmapMemory(d->handle, b->memory);
+    if (b->real) free(b->map);
     if (b->handle) d->vk.vkDestroyBuffer(d->handle, b->handle, NULL);
     if (b->memory) d->vk.vkFreeMemory(d->handle, b->memory, NULL);
     d->heap_used[b->heap] -= b->reserved;
     free(b);
 }
 
-static colm_status create(gpu_device *d, uint64_t bytes, const char *purpose, VkBufferUsageFlags usage,
-                          const wish *wishes, size_t n, bool map, gpu_buffer **ret, colm_err *err) {
-    if (bytes > d->found.info.max_alloc) return no_room(d, bytes, purpose, err);
+/* With a guard of so many bytes on both sides. */
+static colm_status create(gpu_device *d, uint64_t bytes, uint64_t guard, const char *purpose,
+                          VkBufferUsageFlags usage, const wish *wishes, size_t n, bool map, gpu_buffer **ret,
+                          colm_err *err) {
+    if (bytes > d->found.info.max_alloc || bytes > UINT64_MAX - 2 * guard)
+        return no_room(d, bytes, purpose, err);
     gpu_buffer *b = mem_alloc(1, sizeof *b);
     if (!b) return err_nomem(err, sizeof *b, purpose);
     b->device = d;
     b->bytes = bytes;
+    b->base = guard;
     snprintf(b->purpose, sizeof b->purpose, "%s", purpose);
     const VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
-                                     .size = bytes,
+                                     .size = bytes + 2 * guard,
                                      .usage = usage | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                                               VK_BUFFER_USAGE_TRANSFER_DST_BIT,
                                      .sharingMode = VK_SHARING_MODE_EXCLUSIVE};
@@ -120,8 +135,7 @@ static colm_status create(gpu_device *d, uint64_t bytes, const char *purpose, Vk
     return COLM_OK;
 }
 
-/* Makes host writes to a mapping reach the device, or the device's reach the host. */
-static colm_status sync_map(gpu_buffer *b, uint64_t offset, uint64_t bytes, bool to_device, colm_err *err) {
+colm_status gpu_sync_map(gpu_buffer *b, uint64_t offset, uint64_t bytes, bool to_device, colm_err *err) {
     gpu_device *d = b->device;
     if (b->coherent) return COLM_OK;
     const uint64_t atom = d->found.limits.nonCoherentAtomSize, from = offset / atom * atom;
@@ -130,22 +144,24 @@ static colm_status sync_map(gpu_buffer *b, uint64_t offset, uint64_t bytes, bool
                                        .memory = b->memory,
                                        .offset = from,
                                        .size = end > b->reserved ? VK_WHOLE_SIZE : end - from};
+    if (b->real && to_device) memcpy(b->real + offset, b->map + offset, bytes);
     VkResult r = to_device ? d->vk.vkFlushMappedMemoryRanges(d->handle, 1, &range)
                            : d->vk.vkInvalidateMappedMemoryRanges(d->handle, 1, &range);
+    if (b->real && !to_device) memcpy(b->map + offset, b->real + offset, bytes);
     return r ? gpu_fail(d, r, to_device ? "vkFlushMappedMemoryRanges" : "vkInvalidateMappedMemoryRanges", err)
              : COLM_OK;
 }
 
-static colm_status fill_with_zeros(gpu_buffer *b, colm_err *err) {
-    if (b->map) {
-        memset(b->map, 0, b->bytes);
-        return sync_map(b, 0, b->bytes, true, err);
-    }
-    VkCommandBuffer cmd = VK_NULL_HANDLE;
-    colm_status s = gpu_record(b->device, &cmd, err);
-    if (!cmd) return s;
-    b->device->vk.vkCmdFillBuffer(cmd, b->handle, 0, VK_WHOLE_SIZE, 0);
-    return gpu_flush(b->device, err);
+/* What the switches say to a new buffer. */
+static colm_status may_create(gpu_device *d, uint64_t bytes, const char *purpose, colm_err *err) {
+    const uint64_t cap = d->switches.alloc_cap;
+    if (d->switches.alloc_fail && ++d->creations == d->switches.alloc_fail)
+        return no_room(d, bytes, purpose, err);
+    if (!cap || (d->allocated <= cap && bytes <= cap - d->allocated)) return COLM_OK;
+    return err_set(err, COLM_E_MEMORY,
+                   "%s: %" PRIu64 " bytes for %s are over the cap of %" PRIu64
+                   " bytes (COLM_DEBUG, alloc-cap); colm holds %" PRIu64,
+                   d->found.info.name, bytes, purpose, cap, d->allocated);
 }
 
 colm_status gpu_buffer_create(gpu_device *d, size_t bytes, const char *purpose, gpu_buffer **ret,
@@ -157,19 +173,26 @@ colm_status gpu_buffer_create(gpu_device *d, size_t bytes, const char *purpose, 
     uint64_t size = bytes ? bytes : 1;
     if (size > UINT64_MAX - GPU_ALIGN) return no_room(d, size, purpose, err);
     size = (size + GPU_ALIGN - 1) / GPU_ALIGN * GPU_ALIGN;
+    s = may_create(d, size, purpose, err);
+    if (s) return s;
     const bool map = d->found.info.host_visible;
     gpu_buffer *b = NULL;
-    s = create(d, size, purpose, VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT,
+    s = create(d, size, d->switches.guard ? GPU_ALIGN : 0, purpose,
+               VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT,
                map ? mapped : local, map ? sizeof mapped / sizeof *mapped : sizeof local / sizeof *local, map,
                &b, err);
     if (!b) return s;
-    s = fill_with_zeros(b, err);
+    b->used = ((bytes ? bytes : 1) + 3) / 4 * 4;
+    s = gpu_guard_fill(b, err);
     if (s) {
         destroy(b);
         return s;
     }
     d->allocated += size;
     d->n_buffers++;
+    b->next = d->buffers;
+    if (b->next) b->next->prev = b;
+    d->buffers = b;
     *ret = b;
     return COLM_OK;
 }
@@ -178,6 +201,16 @@ void gpu_buffer_free(gpu_buffer **b) {
     if (!b || !*b) return;
     gpu_device *d = (*b)->device;
     gpu_settle(d);
+    colm_err err;
+    if (d->switches.guard && !d->lost && !*d->broken && gpu_guard_check(*b, &err)) {
+        memcpy(d->broken, (*b)->purpose, sizeof d->broken);
+        log_line(&d->watch.log, LOG_WARN, "%s", err.text);
+    }
+    if ((*b)->prev)
+        (*b)->prev->next = (*b)->next;
+    else
+        d->buffers = (*b)->next;
+    if ((*b)->next) (*b)->next->prev = (*b)->prev;
     d->allocated -= (*b)->bytes;
     d->n_buffers--;
     destroy(*b);
@@ -204,7 +237,7 @@ static colm_status copy_piece(gpu_buffer *b, uint64_t offset, unsigned char *dst
     colm_status s = COLM_OK;
     if (src) {
         memcpy(d->staging->map, src, n);
-        s = sync_map(d->staging, 0, n, true, err);
+        s = gpu_sync_map(d->staging, 0, n, true, err);
     }
     if (!s) s = gpu_record(d, &cmd, err);
     if (!cmd) return s;
@@ -215,8 +248,33 @@ static colm_status copy_piece(gpu_buffer *b, uint64_t offset, unsigned char *dst
     else
         d->vk.vkCmdCopyBuffer(cmd, b->handle, d->staging->handle, 1, &back);
     s = gpu_flush(d, err);
-    if (!s && dst) s = sync_map(d->staging, 0, n, false, err);
+    if (!s && dst) s = gpu_sync_map(d->staging, 0, n, false, err);
     if (!s && dst) memcpy(dst, d->staging->map, n);
+    return s;
+}
+
+colm_status gpu_move(gpu_buffer *b, uint64_t at, unsigned char *dst, const unsigned char *src, uint64_t n,
+                     colm_err *err) {
+    gpu_device *d = b->device;
+    colm_status s = COLM_OK;
+    if (b->map && src) {
+        memcpy(b->map + at, src, n);
+        return gpu_sync_map(b, at, n, true, err);
+    }
+    if (b->map) {
+        s = gpu_sync_map(b, at, n, false, err);
+        if (!s) memcpy(dst, b->map + at, n);
+        return s;
+    }
+    if (!d->staging) {
+        s = create(d, GPU_STAGING, 0, "the staging buffer", 0, staging, sizeof staging / sizeof *staging, true,
+                   &d->staging, err);
+        if (s) return s;
+    }
+    for (uint64_t done = 0; done < n && !s; done += GPU_STAGING) {
+        const uint64_t piece = n - done < GPU_STAGING ? n - done : GPU_STAGING;
+        s = copy_piece(b, at + done, dst ? dst + done : NULL, src ? src + done : NULL, piece, err);
+    }
     return s;
 }
 
@@ -231,26 +289,7 @@ static colm_status copy(gpu_buffer *b, size_t offset, unsigned char *dst, const 
     if (offset > b->bytes || bytes > b->bytes - offset)
         return err_set(err, COLM_E_BUG, "%s: %s of %zu bytes at %zu, but the buffer has %" PRIu64, b->purpose,
                        what, bytes, offset, b->bytes);
-    if (!bytes) return COLM_OK;
-    if (b->map && src) {
-        memcpy(b->map + offset, src, bytes);
-        return sync_map(b, offset, bytes, true, err);
-    }
-    if (b->map && dst) {
-        s = sync_map(b, offset, bytes, false, err);
-        if (!s) memcpy(dst, b->map + offset, bytes);
-        return s;
-    }
-    if (!d->staging) {
-        s = create(d, GPU_STAGING, "the staging buffer", 0, staging, sizeof staging / sizeof *staging, true,
-                   &d->staging, err);
-        if (s) return s;
-    }
-    for (size_t done = 0; done < bytes && !s; done += GPU_STAGING) {
-        const size_t n = bytes - done < GPU_STAGING ? bytes - done : GPU_STAGING;
-        s = copy_piece(b, offset + done, dst ? dst + done : NULL, src ? src + done : NULL, n, err);
-    }
-    return s;
+    return bytes ? gpu_move(b, b->base + offset, dst, src, bytes, err) : COLM_OK;
 }
 
 colm_status gpu_write(gpu_buffer *b, size_t offset, const void *src, size_t bytes, colm_err *err) {

@@ -87,7 +87,8 @@ static colm_status submit(gpu_device *d, colm_err *err) {
     const VkSubmitInfo info = {
         .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &slot->cmd};
     slot->submitted = clock_seconds();
-    r = d->vk.vkQueueSubmit(d->queue, 1, &info, slot->fence);
+    const bool lose = d->switches.device_lost && ++d->tries == d->switches.device_lost;
+    r = lose ? VK_ERROR_DEVICE_LOST : d->vk.vkQueueSubmit(d->queue, 1, &info, slot->fence);
     if (r) return gpu_fail(d, r, "vkQueueSubmit", err);
     slot->pending = true;
     d->submits++;
@@ -188,7 +189,7 @@ colm_status gpu_end(gpu_device *d, colm_err *err) {
     if (!s && d->dropped)
         return err_set(err, COLM_E_BUG,
                        "a buffer or a set was freed while it was being recorded; the recording is dropped");
-    return s;
+    return s ? s : gpu_check_guards(d, err);
 }
 
 void gpu_submit_stats(const gpu_device *d, uint64_t *ret_count, double *ret_longest) {

@@ -177,8 +177,8 @@ typedef struct {
     const char *device, *kernels;
     bool validate, sync;
     uint64_t submit_flops;
-    const gpu_switches *switches; /* NULL: those of COLM_DEBUG */
     const log_sink *log;
+    const gpu_switches *switches; /* NULL: those of COLM_DEBUG */
 } ops_open_params;
 COLM_MUST_USE colm_status ops_open(const ops_open_params *p, ops_machine **ret, colm_err *err);
 /* Messages of the validation layer so far; 0 for machines without one. */
