@@ -77,6 +77,7 @@ static void mask(gpu_device *d) {
     const gpu_switches *s = &d->switches;
     gpu_info *i = &d->found.info;
     const bool other = s->subgroup && s->subgroup != i->subgroup;
+    if (s->alloc_cap && s->alloc_cap < i->memory) i->memory = s->alloc_cap;
     if (s->no_texels) i->max_texels = 0;
     if (s->subgroup) i->subgroup = (uint32_t)s->subgroup;
     if (!s->no_subgroups && !other) return;

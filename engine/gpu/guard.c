@@ -50,10 +50,11 @@ static colm_status check(gpu_buffer *b, uint64_t from, uint64_t to, colm_err *er
             const uint64_t at = from + 4 * i;
             const bool front = at < b->base;
             s = err_set(err, COLM_E_DEVICE,
-                        "%s: something wrote %" PRIu64 " bytes %s the buffer of %" PRIu64
-                        " bytes for %s (%#" PRIx32 " in its guard)",
-                        b->device->found.info.name, front ? b->base - at : at - b->base - b->used,
-                        front ? "before" : "behind the end of", b->used, b->purpose, word[i]);
+                        "%s: something wrote outside the buffer of %" PRIu64 " bytes for %s, %" PRIu64
+                        " bytes %s (%#" PRIx32 " is in its guard)",
+                        b->device->found.info.name, b->used, b->purpose,
+                        front ? b->base - at : at - b->base - b->used,
+                        front ? "before its start" : "behind its end", word[i]);
         }
     return s;
 }
