@@ -52,10 +52,16 @@ typedef struct {
     bool validate;         /* Khronos validation layer; its messages fail the run */
     bool sync;             /* wait after every dispatch: finds faults, changes no result */
     uint64_t submit_flops; /* most work per submission; 0: by device type */
+    bool unsafe;           /* run also where the last selftest failed */
 } colm_device_params;
 
 /* The Vulkan devices of this machine. */
 colm_status colm_devices(colm_format f, char **ret_text, colm_err *err);
+
+/* Runs every operation, forward and backward, with every kernel that the device takes (or of the class asked for)
+ * and holds the results against double precision: a row each, with error and limit. Takes seconds. The verdict is
+ * kept in the shader cache; colm_run refuses a device that failed. *ret_text is set also with COLM_E_CHECK. */
+colm_status colm_selftest(const colm_device_params *device, colm_format f, char **ret_text, colm_err *err);
 
 /* Reads and checks an experiment file without opening data, devices or databases. *ret_text says what is in it.
  */
@@ -85,6 +91,17 @@ typedef struct {
 /* Runs every arm for every seed; finished stages are skipped. One arm's failure fails those that start from it
  * and the call, but not the others. Checkpoints and token files lie beside the database in "<db>.files/". */
 colm_status colm_run(const colm_run_params *p, colm_err *err);
+
+/* How fast whole training steps of fixed configurations are on a device (cases a to f, random tokens), or with `profile` where
+ * a step's time goes by operation. No data or database is opened. */
+typedef struct {
+    colm_device_params device;
+    const char *cases; /* letters of the cases; NULL: all */
+    uint32_t batch, context; /* 0: 8 x 256 */
+    double seconds;          /* per case; 0: 5 */
+    bool profile;
+} colm_bench_params;
+colm_status colm_bench(const colm_bench_params *p, colm_format f, char **ret_text, colm_err *err);
 
 /* Reading results; db as above. See results/README.md for what the columns mean. */
 colm_status colm_runs(const char *db, colm_format f, char **ret_text, colm_err *err);

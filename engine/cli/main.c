@@ -12,7 +12,7 @@
 /* Everything an option can set. */
 typedef struct {
     const char *db, *device, *kernels, *submit;
-    bool json, csv, fresh, sync, validate, help;
+    bool json, csv, fresh, sync, validate, profile, help;
     const char *word[64]; /* what is not an option */
     size_t n_words;
 } args;
@@ -32,6 +32,7 @@ static const option opt_device = {"--device", "NAME", OFF(device),
 static const option opt_kernels = {"--kernels", "CLASS", OFF(kernels),
                                    "auto (default: the best that fits), cpu or portable"};
 static const option opt_fresh = {"--fresh", NULL, OFF(fresh), "run finished stages again"};
+static const option opt_profile = {"--profile", NULL, OFF(profile), "where a step's time goes, by operation"};
 static const option opt_sync = {"--sync", NULL, OFF(sync), "wait after every dispatch; to find faults"};
 static const option opt_validate = {"--validate", NULL, OFF(validate),
                                     "load the Khronos validation layer; what it says\n"
@@ -44,6 +45,7 @@ static colm_status do_run(const args *a, colm_err *err);
 static colm_status do_validate(const args *a, colm_err *err);
 static colm_status do_plan(const args *a, colm_err *err);
 static colm_status do_devices(const args *a, colm_err *err);
+static colm_status do_bench(const args *a, colm_err *err);
 static colm_status do_runs(const args *a, colm_err *err);
 static colm_status do_show(const args *a, colm_err *err);
 static colm_status do_compare(const args *a, colm_err *err);
@@ -93,6 +95,15 @@ static const command commands[] = {
      "list the Vulkan devices",
      "The first usable one is the default; CPU types stand last.",
      {&opt_json, &opt_csv}},
+    {"bench",
+     "[CASES]",
+     0,
+     1,
+     do_bench,
+     "measure whole training steps on a device",
+     "CASES are letters of a to f; all when left out. Tokens/s and FLOP/s of a step of\n"
+     "8 x 256 tokens, its memory, and the time from the start to the first step.",
+     {&opt_device, &opt_kernels, &opt_profile, &opt_json, &opt_csv}},
     {"compare",
      "EXPERIMENT | RUN...",
      1,
@@ -226,6 +237,13 @@ static colm_status do_plan(const args *a, colm_err *err) {
 static colm_status do_devices(const args *a, colm_err *err) {
     char *text = NULL;
     return show(colm_devices(format(a), &text, err), &text);
+}
+static colm_status do_bench(const args *a, colm_err *err) {
+    char *text = NULL;
+    colm_bench_params p = {.device = {.device = a->device, .kernels = a->kernels},
+                           .cases = a->n_words ? a->word[0] : NULL,
+                           .profile = a->profile};
+    return show(colm_bench(&p, format(a), &text, err), &text);
 }
 static colm_status do_runs(const args *a, colm_err *err) {
     char *text = NULL;

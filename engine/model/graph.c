@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/log.h"
 #include "engine/base/mem.h"
 #include "engine/model/graph_build.h"
 
@@ -350,6 +351,24 @@ colm_status model_graph_apply(model_graph *g, const graph_update *u, graph_repor
     TRY(ops_run(g->s->machine, &update, 1, err));
     TRY(ops_read(g->s->machine, g->clip, 0, clip, 2, err));
     ret->grad_norm = clip[0];
+    return COLM_OK;
+}
+
+colm_status model_graph_profile(model_graph *g, graph_cost by[OP_COUNT], colm_err *err) {
+    ops_list *lists[N_LISTS];
+    all_lists(g, lists);
+    for (size_t i = 0; i < N_LISTS; i++)
+        for (size_t k = 0; k < lists[i]->n; k++) {
+            const ops_list one = {.call = &lists[i]->call[k], .n = 1};
+            const ops_list *run = &one;
+            graph_cost *cost = &by[one.call->op];
+            double before = clock_seconds();
+            TRY(ops_run(g->s->machine, &run, 1, err));
+            cost->op = ops_get(one.call->op)->name;
+            cost->seconds += clock_seconds() - before;
+            cost->flops += (double)ops_get(one.call->op)->flops(&one.call->p);
+            cost->calls++;
+        }
     return COLM_OK;
 }
 

@@ -53,6 +53,15 @@ COLM_MUST_USE colm_status model_graph_apply(model_graph *g, const graph_update *
 COLM_MUST_USE colm_status model_graph_gradients(model_graph *g, const uint32_t *tokens, const uint32_t *targets,
                                                 graph_report *ret, colm_err *err);
 
+/* Runs every call of a training step alone and waits for it: seconds, calls and estimated FLOPs added to
+ * by[op], names set. Values are those of the last batch, the update included; for benchmarks. */
+typedef struct {
+    const char *op;
+    uint64_t calls;
+    double seconds, flops;
+} graph_cost;
+COLM_MUST_USE colm_status model_graph_profile(model_graph *g, graph_cost by[OP_COUNT], colm_err *err);
+
 /* The buffer of per-row losses (tests read its doubles on the reference machine). */
 ops_buf model_graph_nll(const model_graph *g);
 
