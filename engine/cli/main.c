@@ -12,7 +12,7 @@
 /* Everything an option can set. */
 typedef struct {
     const char *db, *device, *kernels, *submit;
-    bool json, csv, fresh, sync, validate, profile, help;
+    bool json, csv, fresh, sync, validate, profile, unsafe, help;
     const char *word[64]; /* what is not an option */
     size_t n_words;
 } args;
@@ -40,11 +40,15 @@ static const option opt_validate = {"--validate", NULL, OFF(validate),
 static const option opt_submit = {"--submit-gflop", "N", OFF(submit),
                                   "most work per submission, in GFLOP; changes no result"};
 
+static const option opt_unsafe = {"--unsafe-device", NULL, OFF(unsafe),
+                                  "run also on a device whose last selftest failed"};
+
 typedef colm_status (*action)(const args *a, colm_err *err);
 static colm_status do_run(const args *a, colm_err *err);
 static colm_status do_validate(const args *a, colm_err *err);
 static colm_status do_plan(const args *a, colm_err *err);
 static colm_status do_devices(const args *a, colm_err *err);
+static colm_status do_selftest(const args *a, colm_err *err);
 static colm_status do_bench(const args *a, colm_err *err);
 static colm_status do_runs(const args *a, colm_err *err);
 static colm_status do_show(const args *a, colm_err *err);
@@ -68,7 +72,8 @@ static const command commands[] = {
      "Trains, grows and evaluates as the file says (experiments/README.md) and writes\n"
      "every number to the database. A run that was stopped or killed is taken up at\n"
      "its last finished stage. Ctrl-C stops after the current step; twice, at once.",
-     {&opt_db, &opt_device, &opt_kernels, &opt_fresh, &opt_validate, &opt_sync, &opt_submit}},
+     {&opt_db, &opt_device, &opt_kernels, &opt_fresh, &opt_validate, &opt_sync, &opt_submit,
+      &opt_unsafe}},
     {"validate",
      "EXPERIMENT.json",
      1,
@@ -87,6 +92,16 @@ static const command commands[] = {
      "Parameters total and trained, tokens, steps, floating-point operations (a\n"
      "multiply-add is two) and bytes of device memory. Opens no data and no device.",
      {&opt_json, &opt_csv}},
+    {"selftest",
+     "",
+     0,
+     0,
+     do_selftest,
+     "hold every operation on a device against double precision",
+     "Forward and backward, every kernel class that the device takes (--kernels: one),\n"
+     "shapes that hurt. Status 7 when a result is wrong; `colm run` then refuses the\n"
+     "device until a selftest passes.",
+     {&opt_device, &opt_kernels, &opt_validate, &opt_json, &opt_csv}},
     {"devices",
      "",
      0,
@@ -245,6 +260,14 @@ static colm_status do_bench(const args *a, colm_err *err) {
                            .profile = a->profile};
     return show(colm_bench(&p, format(a), &text, err), &text);
 }
+static colm_status do_selftest(const args *a, colm_err *err) {
+    colm_device_params p = {.device = a->device, .kernels = a->kernels, .validate = a->validate};
+    char *text = NULL;
+    colm_status st = colm_selftest(&p, format(a), &text, err);
+    if (text) fputs(text, stdout); /* also what failed */
+    colm_text_free(&text);
+    return st;
+}
 static colm_status do_runs(const args *a, colm_err *err) {
     char *text = NULL;
     return show(colm_runs(a->db, format(a), &text, err), &text);
@@ -342,7 +365,7 @@ static colm_status do_run(const args *a, colm_err *err) {
     listen_to_signals();
     colm_run_params p = {.path = a->word[0],
                          .db = a->db,
-                         .device = {a->device, a->kernels, a->validate, a->sync, (uint64_t)(gflop * 1e9)},
+                         .device = {a->device, a->kernels, a->validate, a->sync, (uint64_t)(gflop * 1e9), a->unsafe},
                          .fresh = a->fresh,
                          .event = on_event,
                          .stop = stop_asked,

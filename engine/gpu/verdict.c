@@ -1,4 +1,5 @@
-/* Verdicts of selftests as files of two lines: a mark with the class and the kernels' digest, then what failed. */
+/* Verdicts of selftests as files of two lines: a mark with the class and the kernels' digest, then what failed.
+ */
 #include "engine/gpu/verdict.h"
 
 #include <stdio.h>

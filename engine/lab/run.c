@@ -75,7 +75,7 @@ colm_status runner_task(runner *r, uint32_t task, const eval_task **ret, colm_er
 static colm_status open_machine(runner *r, colm_err *err) {
     if (r->machine) return COLM_OK;
     const colm_device_params *d = &r->params->device;
-    ops_open_params p = {d->device, d->kernels, d->validate, d->sync, d->submit_flops, &r->log};
+    ops_open_params p = {d->device, d->kernels, d->validate, d->sync, d->submit_flops, &r->log, .unsafe = d->unsafe};
     return ops_open(&p, &r->machine, err);
 }
 

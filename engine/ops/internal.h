@@ -106,6 +106,12 @@ struct ops_machine {
     gpu_device *owned; /* closed with the machine; NULL when the device is the caller's */
 };
 
+/* Of the machine that runs on a device (machine_gpu.c): the class whose kernel a prepared call has, whether a
+ * device takes a class, and the class that a machine prefers. */
+const char *ops_call_variant(const ops_call *c);
+bool ops_class_runs(const gpu_info *g, const char *kernels);
+const char *ops_machine_class(const ops_machine *m);
+
 /* A machine with its table entry and name filled in; NULL on lack of memory. */
 ops_machine *machine_new(const ops_vtable *vt, const char *name);
 static inline ops_slot *machine_slot(const ops_machine *m, ops_buf b) {

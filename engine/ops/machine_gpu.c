@@ -262,6 +262,19 @@ static colm_status choose_class(const gpu_info *g, const char *wanted, const cha
                    classes[CLASS_CPU], classes[CLASS_PORTABLE]);
 }
 
+const char *ops_call_variant(const ops_call *c) {
+    return c->bound->variant->name;
+}
+
+bool ops_class_runs(const gpu_info *g, const char *kernels) {
+    const char *found;
+    return choose_class(g, kernels, &found, NULL) == COLM_OK;
+}
+
+const char *ops_machine_class(const ops_machine *m) {
+    return own(m)->kernels;
+}
+
 colm_status ops_open_gpu(gpu_device *d, const ops_machine_params *p, ops_machine **ret, colm_err *err) {
     static const ops_machine_params plain;
     if (!p) p = &plain;

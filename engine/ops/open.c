@@ -1,6 +1,7 @@
 /* From a device's name to a machine that owns it. */
 #include <string.h>
 
+#include "engine/gpu/verdict.h"
 #include "engine/ops/internal.h"
 
 static colm_status open_reference(const gpu_switches *s, ops_machine **ret, colm_err *err) {
@@ -10,6 +11,19 @@ static colm_status open_reference(const gpu_switches *s, ops_machine **ret, colm
     colm_status st = ops_open_ref(ret, err);
     if (!st) (*ret)->switches = *s;
     return st;
+}
+
+/* A class falls back on the portable one, so both must be sound. */
+static colm_status check_verdict(const gpu_device *d, const char *kernels, colm_err *err) {
+    const char *const both[] = {kernels, "portable"};
+    char failed[256];
+    for (size_t i = 0; i < 2; i++)
+        if (gpu_verdict_failed(d, both[i], failed, sizeof failed))
+            return err_set(err, COLM_E_DEVICE,
+                           "%s, %s: the last `colm selftest` found wrong results with class %s in: %s; run it again "
+                           "after an update, choose another device or --kernels, or trust it with --unsafe-device",
+                           gpu_get_info(d)->name, gpu_get_info(d)->driver, both[i], failed);
+    return COLM_OK;
 }
 
 colm_status ops_open(const ops_open_params *p, ops_machine **ret, colm_err *err) {
@@ -27,7 +41,9 @@ colm_status ops_open(const ops_open_params *p, ops_machine **ret, colm_err *err)
     ops_machine_params mp = {.kernels = p->kernels, .sync = p->sync, .log = p->log};
     st = gpu_open(&g, &d, err);
     if (!st) st = ops_open_gpu(d, &mp, &m, err);
+    if (!st && !p->unsafe) st = check_verdict(d, ops_machine_class(m), err);
     if (st) {
+        ops_close(&m);
         gpu_close(&d);
         return st;
     }

@@ -179,6 +179,7 @@ typedef struct {
     uint64_t submit_flops;
     const log_sink *log;
     const gpu_switches *switches; /* NULL: those of COLM_DEBUG */
+    bool unsafe;                  /* also a device on which the newest selftest failed (engine/ops/selftest.h) */
 } ops_open_params;
 COLM_MUST_USE colm_status ops_open(const ops_open_params *p, ops_machine **ret, colm_err *err);
 /* Messages of the validation layer so far; 0 for machines without one. */
