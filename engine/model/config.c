@@ -177,14 +177,21 @@ void model_config_name(const model_config *c, char *buf, size_t n) {
     if (at < n) snprintf(buf + at, n - at, "%s", c->n_chains ? ">" : "<>");
 }
 
+/* One chain is the same model as CoLM and as CoLM-Air, unless its heads would find other key-value heads:
+ * tiled, neighbours read different ones, otherwise the same one. */
+static bool same_heads_read(const model_chain *only, uint32_t kv, uint32_t before) {
+    bool moves = (kv == KV_TILED) != (before == KV_TILED);
+    return !moves || only->kv_heads == 1 || only->kv_heads == only->heads;
+}
+
 bool model_config_extends(const model_config *big, const model_config *small) {
     if (big->n_chains < small->n_chains || big->vocab != small->vocab || big->layers != small->layers ||
         big->head_dim != small->head_dim || big->rope_theta != small->rope_theta ||
         big->norm_eps != small->norm_eps)
         return false;
     model_family family = small->family;
-    if (small->n_chains == 1)
-        family.kv = big->family.kv; /* one chain is the same model as CoLM and as CoLM-Air */
+    if (small->n_chains == 1 && same_heads_read(&small->chain[0], big->family.kv, family.kv))
+        family.kv = big->family.kv;
     if (!model_family_equal(&big->family, &family)) return false;
     if (family.position == POSITION_LEARNED && big->context != small->context)
         return false; /* a table has that many rows */

@@ -48,7 +48,9 @@ COLM_MUST_USE colm_status model_config_check(const model_config *c, colm_err *er
 model_config model_config_prefix(const model_config *c, uint32_t scale);
 /* "<4,2>" of query heads; cut to n - 1 characters. */
 void model_config_name(const model_config *c, char *buf, size_t n);
-/* True when `small`'s chains are `big`'s first ones and everything else but context agrees. */
+/* True when `small`'s chains are `big`'s first ones and everything else agrees, but for context (unless
+ * positions are learned) and for `kv` of a single chain whose heads read the same key-value heads either way.
+ */
 bool model_config_extends(const model_config *big, const model_config *small);
 
 /* Turns the short form, heads c_1..c_n of a model with width D, ffn F and kv_heads K in all (S = sum c), into

@@ -154,6 +154,30 @@ static void a_prefix_forgets_later_chains(void) {
     CHECK(!model_config_extends(&c, &p));
 }
 
+/* Four heads over two key-value heads read 0 0 1 1, tiled 0 1 0 1: not the same model any more. */
+static void one_chain_becomes_air_where_its_heads_read_the_same(void) {
+    static const struct {
+        uint32_t kv_heads, from, to;
+        bool same;
+    } cases[] = {
+        {2, KV_OWN, KV_GROUPED, true},   {2, KV_GROUPED, KV_OWN, true},    {2, KV_OWN, KV_TILED, false},
+        {2, KV_TILED, KV_OWN, false},    {2, KV_GROUPED, KV_TILED, false}, {1, KV_OWN, KV_TILED, true},
+        {4, KV_TILED, KV_GROUPED, true}, {2, KV_TILED, KV_TILED, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        model_config big = tiny(), small;
+        big.chain[0].kv_heads = cases[i].kv_heads;
+        small = model_config_prefix(&big, 1);
+        small.family.kv = cases[i].from;
+        big.family.kv = cases[i].to;
+        if (cases[i].to != KV_OWN) big.chain[1].kv_heads = 0;
+        if (!CHECK(model_config_extends(&big, &small) == cases[i].same)) printf("#   case %zu\n", i);
+    }
+    model_config two = tiny(), air = two;
+    air.family.kv = KV_GROUPED;
+    CHECK(!model_config_extends(&air, &two)); // two chains are what they are
+}
+
 /* ---- short forms */
 
 static void heads_split_exactly(void) {
@@ -352,6 +376,7 @@ int main(void) {
     TEST(what_cannot_be_is_refused_by_name);
     TEST(names_count_query_heads);
     TEST(a_prefix_forgets_later_chains);
+    TEST(one_chain_becomes_air_where_its_heads_read_the_same);
     TEST(heads_split_exactly);
     TEST(what_does_not_divide_is_refused_with_the_numbers);
     TEST(growth_keeps_proportions);
