@@ -295,7 +295,7 @@ colm_status ops_open_gpu(gpu_device *d, const ops_machine_params *p, ops_machine
     *o = (gpu_own){.device = d, .info = g, .kernels = kernels, .sync = p->sync, .watched = s->hazards};
     o->watch.drop = s->drop_barrier;
     m->own = o;
-    if (g->kind != GPU_CPU) m->memory = g->memory;
+    if (g->kind != GPU_CPU || s->alloc_cap) m->memory = g->memory;
     m->switches = *s;
     /* Without texels their number bounds nothing. */
     m->window = (g->max_range / 16 < g->max_texels || !g->max_texels ? g->max_range / 16 : g->max_texels) * 4;

@@ -101,31 +101,40 @@ colm_status train_fits(const model_config *c, const train_params *p, uint64_t av
                    (unsigned long long)all, list, (unsigned long long)available);
 }
 
+/* The switch nan-grad: a fault between the backward pass and the update. */
+static colm_status spoil(const model_state *s, colm_err *err) {
+    const float nan = NAN;
+    return ops_write(s->machine, s->grads, 0, &nan, 1, err);
+}
+
 /* The micro-batches of one step, then the update. Windows have a target at every row. */
-static colm_status one_step(model_graph *g, const train_job *job, uint64_t s, const graph_update *u,
-                            uint32_t *tokens, uint32_t *targets, graph_report *ret, colm_err *err) {
+static colm_status one_step(model_state *state, model_graph *g, const train_job *job, uint64_t s,
+                            const graph_update *u, uint32_t *tokens, uint32_t *targets, graph_report *ret,
+                            colm_err *err) {
     const train_params *p = &job->params;
     uint32_t n = micro_batches(p);
     uint64_t in_step = (uint64_t)n * p->batch * p->context;
+    const bool spoilt = ops_switches(state->machine)->nan_grad == s + 1, at_once = n == 1 && !spoilt;
     graph_report sum = {0};
     for (uint32_t k = 0; k < n; k++) {
         graph_report r;
         colm_status st = batch_fill_rows(job->part, job->n_parts, job->seed, s, k * p->batch, p->batch,
                                          p->context, tokens, targets, err);
         if (!st)
-            st = n == 1 ? model_graph_train(g, tokens, targets, u, &r, err)
-                        : model_graph_accumulate(g, tokens, targets, in_step, k, &r, err);
+            st = at_once ? model_graph_train(g, tokens, targets, u, &r, err)
+                         : model_graph_accumulate(g, tokens, targets, in_step, k, &r, err);
         if (st) return st;
         sum.loss += r.loss;
         sum.grad_norm = r.grad_norm;
     }
-    colm_status st = n == 1 ? COLM_OK : model_graph_apply(g, u, &sum, err);
+    colm_status st = spoilt ? spoil(state, err) : COLM_OK;
+    if (!st && !at_once) st = model_graph_apply(g, u, &sum, err);
     if (!st) *ret = sum;
     return st;
 }
 
-static colm_status steps_run(model_graph *g, const train_job *job, uint32_t *tokens, uint32_t *targets,
-                             train_result *ret, colm_err *err) {
+static colm_status steps_run(model_state *state, model_graph *g, const train_job *job, uint32_t *tokens,
+                             uint32_t *targets, train_result *ret, colm_err *err) {
     const train_params *p = &job->params;
     uint64_t steps = train_steps(p), tail = steps - steps / 10;
     double tokens_per_step = (double)micro_batches(p) * p->batch * p->context, sum = 0, start = clock_seconds();
@@ -134,7 +143,7 @@ static colm_status steps_run(model_graph *g, const train_job *job, uint32_t *tok
         double before = clock_seconds();
         graph_update u = {train_lr(p, s), p->beta1, p->beta2, p->eps, p->decay, p->clip, s + 1};
         graph_report r;
-        colm_status st = one_step(g, job, s, &u, tokens, targets, &r, err);
+        colm_status st = one_step(state, g, job, s, &u, tokens, targets, &r, err);
         if (st) return err_at(err, "step %llu", (unsigned long long)s);
         if (!isfinite(r.loss) || !isfinite(r.grad_norm))
             return err_set(
@@ -173,7 +182,7 @@ colm_status train_run(ops_machine *m, model_weights *w, const train_job *job, tr
     if (!st) st = train_fits(&w->config, p, ops_memory(m), err);
     if (!st) st = set_up(m, part, p, job->eos, &s, &g, err);
     r.memory = ops_bytes(m, NULL);
-    if (!st) st = steps_run(g, job, ids, ids + rows, &r, err);
+    if (!st) st = steps_run(s, g, job, ids, ids + rows, &r, err);
     /* The head of a new chain starts at zero, so its body has no gradient before the second step. */
     if (!st && r.steps >= 2) st = model_state_check_trained(s, err);
     if (!st) st = model_state_download(s, part, err);
