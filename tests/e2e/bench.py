@@ -107,7 +107,7 @@ class Bench:
         self.number = 0
         self.started = []
         # Nothing of the person's own settings, and a cache of compiled kernels of our own.
-        unset = {"COLM_DB", "VK_INSTANCE_LAYERS"}
+        unset = {"COLM_DB", "VK_INSTANCE_LAYERS", "COLM_DEBUG"}
         self.env = {k: v for k, v in os.environ.items() if k not in unset}
         self.env["XDG_CACHE_HOME"] = self.path("cache")
         for seed, (name, words) in enumerate(WORDS.items()):
