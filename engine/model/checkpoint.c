@@ -23,14 +23,10 @@ static const struct {
                    {"kv_heads", offsetof(model_chain, kv_heads)},
                    {"ffn", offsetof(model_chain, ffn)}},
   config_reals[] = {{"rope_theta", offsetof(model_config, rope_theta)},
-                    {"norm_eps", offsetof(model_config, norm_eps)}};
-#define COUNT(a) (sizeof(a) / sizeof *(a))
-
-static const struct {
-    const char *key;
-    size_t off;
-} chain_reals[] = {{"embed_scale", offsetof(model_chain, embed_scale)},
+                    {"norm_eps", offsetof(model_config, norm_eps)}},
+  chain_reals[] = {{"embed_scale", offsetof(model_chain, embed_scale)},
                    {"attn_scale", offsetof(model_chain, attn_scale)}};
+#define COUNT(a) (sizeof(a) / sizeof *(a))
 
 static void chain_json(const model_chain *c, str *out) {
     for (size_t k = 0; k < COUNT(chain_words); k++)
@@ -92,9 +88,7 @@ colm_status model_config_read(const char *name, const char *text, model_config *
         goto out;
     c.n_chains = (uint32_t)json_count(chains);
     for (uint32_t i = 0; i < c.n_chains; i++) {
-        json_value item = json_item(chains, i);
-        if ((st = json_read_object(item, err))) goto out;
-        if ((st = chain_read(item, &c.chain[i], err))) goto out;
+        if ((st = chain_read(json_item(chains, i), &c.chain[i], err))) goto out;
     }
     for (size_t k = 0; k < COUNT(config_words); k++)
         if ((st = need_u32(root, config_words[k].key, (uint32_t *)((char *)&c + config_words[k].off), err)))

@@ -125,6 +125,12 @@ static colm_status check_family(const model_config *c, colm_err *err) {
                            "chain %u is tied, but separate heads are matrices of their own: untie it, or make "
                            "the head nested",
                            i + 1);
+        if (h->width == 1 && f->norm == NORM_LAYER)
+            return err_set(
+                err, COLM_E_INPUT,
+                "chain %u: width is 1, expected at least 2: a layer norm takes the mean off, and of one "
+                "column nothing is left",
+                i + 1);
         if (!between(h->embed_scale, 0, 1e6) || !between(h->attn_scale, 0, 1e6))
             return err_set(err, COLM_E_INPUT,
                            "chain %u: embed_scale %g or attn_scale %g is not a number from 0 to 1e6", i + 1,

@@ -32,8 +32,8 @@ typedef struct {
     uint32_t norm, ffn, position, rope_scaling, kv, head; /* the enums above */
     bool bias_qkv, bias_o, bias_ffn;
     bool qk_norm;    /* RMS over each head of q and k before the rotation, gains per chain */
-    bool post_norms; /* an RMS norm on the output of attention and of the feed-forward, before the residual sum
-                      */
+    bool post_norms; /* a norm (as `norm`, without bias) on the output of attention and of the feed-forward,
+                        before the residual sum */
     double rope_factor, rope_low, rope_high; /* of linear and llama3 scaling; 0 where unused */
     uint32_t rope_original;                  /* llama3: the context it was trained for */
     double attn_softcap, logit_softcap;      /* 0: none */

@@ -10,10 +10,6 @@
 #include "engine/base/mem.h"
 #include "engine/model/graph_build.h"
 
-static uint64_t align64(uint64_t n) {
-    return (n + 63) & ~(uint64_t)63;
-}
-
 /* Inverse frequency of a pair of dimensions (RoPE, arXiv 2104.09864), after the family's scaling: linear
  * divides all; llama3 keeps short wavelengths, divides long ones, and goes smoothly between (as published with
  * Llama 3.1). */
@@ -127,7 +123,7 @@ static void resolve(model_graph *g) {
     uint32_t C = s->config.n_chains;
     g->rows = g->p.B * g->p.T;
     g->rows16 = ops_rows(g->rows);
-    g->nll_stride = align64(g->rows);
+    g->nll_stride = model_align(g->rows);
     g->head_lo = s->frozen;
     g->hi[0] = g->lo[1] = s->head_only ? C : s->frozen;
     g->hi[1] = C;

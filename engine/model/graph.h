@@ -1,10 +1,10 @@
 /* A model's computation as flat lists of operations, built once per shape (B, T) and run many times.
  *
- * A training graph runs forward, cross-entropy at full scale, backward and the AdamW update of the trained
- * chains in one recording. An evaluation graph runs forward and gives every scale's score per row from one
- * pass: logits of scale i are those of scale i-1 plus W_i x_i (colm.md section 1). Rows are b*T + t. Of a
- * frozen prefix the forward keeps only what later chains' linears read (both norm outputs, attention output,
- * feed-forward product); the rest lives in scratch. */
+ * A training graph runs forward, the cross-entropy of every scale that has a weight, backward and the AdamW
+ * update of the trained chains in one recording. An evaluation graph runs forward and gives every scale's score
+ * per row from one pass: logits of scale i are those of scale i-1 plus W_i x_i (colm.md section 1). Rows are
+ * b*T + t. Of a frozen prefix the forward keeps only what later chains read (both norm outputs, attention
+ * output, feed-forward product; in CoLM-Air keys and values); the rest lives in scratch. */
 #ifndef COLM_MODEL_GRAPH_H
 #define COLM_MODEL_GRAPH_H
 

@@ -45,7 +45,7 @@ struct model_graph {
     uint32_t lo[2], hi[2]; /* chains of the two parts; with head_only nothing is in part 1 */
     uint32_t head_lo;      /* chains head_lo.. train their heads */
     bool multi;            /* more than the full scale has a loss */
-    uint32_t top_scale; /* scales 1..top_scale have losses, the last certainly */
+    uint32_t top_scale;    /* scales 1..top_scale have losses, the last certainly */
     layer_acts *layer;     /* L + 1: the last holds only the final x and its stat1 */
     act hf;                /* the final norm's output */
     act dx, dh, dob, dq, dk, dv, dqraw, dkraw, dout, dz, dhf;
@@ -60,7 +60,6 @@ struct model_graph {
     ops_list forward, head, clear, backward, update;
     uint8_t *head_scale; /* per call of `head`: the scale it belongs to */
     double lambda[MODEL_MAX_CHAINS];
-    uint32_t pending; /* rows with a target that gradients were added up over since the last update */
     uint32_t *host_start, *host_order, *host_list, *host_count, *host_first;
     float *host_nll;
 };

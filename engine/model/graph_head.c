@@ -9,7 +9,7 @@
 #include "engine/base/mem.h"
 #include "engine/model/graph_build.h"
 
-/* A slice of rows and what was prepared for it. */
+/* A slice of rows. */
 typedef struct {
     uint32_t r0, n;
 } rows;
@@ -88,8 +88,7 @@ static colm_status backward(model_graph *g, uint32_t scale, rows r, bool more, c
         wg.p.linear = head_push(g, scale, r.n, &w, &g->hf, first_chain(g, scale));
         wg.p.linear.init = r.r0 > 0;
         TRY(add(g, &wg, scale, err));
-        if (g->lo[1] == g->hi[1] || from > scale)
-            continue; /* only heads train, or nothing below this one does */
+        if (g->lo[1] == g->hi[1]) continue; /* only heads train */
         ops_view dhf = act_rows(g, &g->dhf, r.r0, r.n);
         ops_call dx = {.op = OP_LINEAR_DX,
                        .t = {out, graph_window_of(model_state_param(g->s, t), &w), dhf, dhf}};

@@ -2,13 +2,9 @@
  * share. */
 #include "engine/model/graph_build.h"
 
-static uint64_t align64(uint64_t n) {
-    return (n + 63) & ~(uint64_t)63;
-}
-
 static uint64_t reserve(model_graph *g, act_pool pool, uint64_t len) {
     uint64_t off = g->pool_len[pool];
-    g->pool_len[pool] += align64(len);
+    g->pool_len[pool] += model_align(len);
     return off;
 }
 
@@ -25,7 +21,7 @@ static act matrix(model_graph *g, act_pool pool, act_space space, uint32_t lo, u
 /* `times` values per row and chain, or per row and head. */
 static act statistics(model_graph *g, act_pool pool, uint32_t lo, uint32_t hi, stat_per per, uint32_t times) {
     act a = {.pool = pool, .lo = lo};
-    a.len = align64((uint64_t)times * graph_stat_offset(g, &a, hi, per));
+    a.len = model_align((uint64_t)times * graph_stat_offset(g, &a, hi, per));
     if (a.len) a.off = reserve(g, pool, a.len);
     return a;
 }
@@ -100,7 +96,7 @@ static void place_logits(model_graph *g) {
     g->logits_ld = ops_stride(ops_pad(g->s->config.vocab));
     g->n_logits = g->p.keep_logits || (g->multi && nested) ? C : 1;
     g->logits = (act){.pool = POOL_SCRATCH, .ld = g->logits_ld};
-    g->logits.len = align64((uint64_t)ops_rows(g->p.keep_logits ? g->rows : g->p.head_rows) * g->logits_ld);
+    g->logits.len = model_align((uint64_t)ops_rows(g->p.keep_logits ? g->rows : g->p.head_rows) * g->logits_ld);
     g->logits.off = reserve(g, POOL_SCRATCH, g->n_logits * g->logits.len);
 }
 
@@ -152,7 +148,7 @@ colm_status graph_buffers(model_graph *g, colm_err *err) {
         {&g->targets, OPS_U32, g->rows16, true},
         {&g->first[0], OPS_U32, g->rows16, true},
         {&g->first[1], OPS_U32, g->rows16, c->family.window > 0},
-        {&g->rope, OPS_F32, align64((uint64_t)g->p.T * c->head_dim), true},
+        {&g->rope, OPS_F32, model_align((uint64_t)g->p.T * c->head_dim), true},
         {&g->nll, OPS_F32, g->nll_stride * c->n_chains, true},
         {&g->top, OPS_U32, g->nll_stride * c->n_chains, !train},
         {&g->list, OPS_U32, g->rows16, train},
@@ -162,7 +158,7 @@ colm_status graph_buffers(model_graph *g, colm_err *err) {
         {&g->pos_list, OPS_U32, g->rows16, learned && train},
         {&g->pos_start, OPS_U32, g->rows16 + 16, learned && train},
         {&g->pos_order, OPS_U32, g->rows16, learned && train},
-        {&g->partial, OPS_F32, align64(trained / ABI_SUMSQ_CHUNK + trained / GRAPH_PIECE + 64), train},
+        {&g->partial, OPS_F32, model_align(trained / ABI_SUMSQ_CHUNK + trained / GRAPH_PIECE + 64), train},
         {&g->clip, OPS_F32, 64, train},
     };
     for (act_pool p = 0; p < POOLS; p++)

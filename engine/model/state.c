@@ -13,10 +13,6 @@ static act_space act_of(param_space s) {
     return ACT_D;
 }
 
-static uint64_t align64(uint64_t n) {
-    return (n + 63) & ~(uint64_t)63;
-}
-
 /* Padded columns of a tensor: one chain's own, or those of chains 1..its. */
 static uint32_t padded_cols(const model_state *s, const model_tensor *t) {
     const param_info *p = param_get(t->kind);
@@ -36,7 +32,7 @@ static void place(model_state *s, size_t i, uint64_t *at) {
     p->ld = vector ? padded_cols(s, t) : ops_stride(padded_cols(s, t));
     p->trained = trains(s, t);
     p->off = *at;
-    p->len = align64((uint64_t)p->rows * p->ld);
+    p->len = model_align((uint64_t)p->rows * p->ld);
     *at += p->len;
 }
 

@@ -57,6 +57,11 @@ COLM_MUST_USE colm_status model_state_download_grads(model_state *s, model_weigh
  */
 COLM_MUST_USE colm_status model_state_check_trained(model_state *s, colm_err *err);
 
+/* Elements to a multiple of 64, where a view may begin. */
+static inline uint64_t model_align(uint64_t n) {
+    return (n + 63) & ~(uint64_t)63;
+}
+
 #define MODEL_NO_TENSOR UINT32_MAX
 /* Place in the table, or MODEL_NO_TENSOR when the configuration has none. A tied chain's head is its embedding.
  */

@@ -146,7 +146,7 @@ static size_t each_tensor(const model_config *c, model_tensor *out) {
     return n;
 }
 
-colm_status model_weights_create(const model_config *c, model_weights **ret, colm_err *err) {
+colm_status model_weights_outline(const model_config *c, model_weights **ret, colm_err *err) {
     colm_status st = model_config_check(c, err);
     if (st) return st;
     model_weights *w = mem_alloc(1, sizeof *w);
@@ -163,14 +163,26 @@ colm_status model_weights_create(const model_config *c, model_weights **ret, col
         w->tensor[i].off = w->n_elems;
         w->n_elems += (size_t)w->tensor[i].rows * w->tensor[i].cols;
     }
-    w->data = mem_alloc(w->n_elems, sizeof *w->data);
-    if (!w->data) st = err_nomem(err, w->n_elems * sizeof *w->data, "weights");
 out:
     if (st)
         model_weights_free(&w);
     else
         *ret = w;
     return st;
+}
+
+colm_status model_weights_create(const model_config *c, model_weights **ret, colm_err *err) {
+    model_weights *w;
+    colm_status st = model_weights_outline(c, &w, err);
+    if (st) return st;
+    w->data = mem_alloc(w->n_elems, sizeof *w->data);
+    if (!w->data) {
+        st = err_nomem(err, w->n_elems * sizeof *w->data, "weights");
+        model_weights_free(&w);
+        return st;
+    }
+    *ret = w;
+    return COLM_OK;
 }
 
 void model_weights_free(model_weights **pw) {
@@ -242,8 +254,11 @@ static void grow_separate_heads(model_weights *g, uint32_t old) {
 colm_status model_weights_grow(const model_weights *w, const model_config *bigger, uint64_t seed,
                                model_weights **ret, colm_err *err) {
     if (!model_config_extends(bigger, &w->config))
-        return err_set(err, COLM_E_INPUT, "the grown model does not extend the old one's %u chains",
-                       w->config.n_chains);
+        return err_set(
+            err, COLM_E_INPUT,
+            "the grown model does not extend the old one's %u chains: their sizes, constants or head maps "
+            "differ",
+            w->config.n_chains);
     model_weights *g;
     colm_status st = model_weights_create(bigger, &g, err);
     if (st) return st;

@@ -85,6 +85,8 @@ typedef struct {
     size_t n_elems;
 } model_weights;
 
+/* The table of a configuration's tensors alone, data NULL: what a plan machine needs, at any size. */
+COLM_MUST_USE colm_status model_weights_outline(const model_config *c, model_weights **ret, colm_err *err);
 /* All tensors of a configuration, zero-filled. */
 COLM_MUST_USE colm_status model_weights_create(const model_config *c, model_weights **ret, colm_err *err);
 void model_weights_free(model_weights **w);

@@ -85,6 +85,10 @@ static void infinite_theta(model_config *c) {
 static void nan_eps(model_config *c) {
     c->norm_eps = NAN;
 }
+static void layer_norm_of_one(model_config *c) {
+    c->family.norm = NORM_LAYER;
+    c->chain[1].width = 1;
+}
 static void no_eps(model_config *c) {
     c->norm_eps = 0;
 }
@@ -111,6 +115,7 @@ static void what_cannot_be_is_refused_by_name(void) {
         {infinite_theta, "rope_theta is inf"},
         {nan_eps, "norm_eps is nan"},
         {no_eps, "norm_eps is 0"},
+        {layer_norm_of_one, "chain 2: width is 1, expected at least 2: a layer norm"},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         model_config c = tiny();
