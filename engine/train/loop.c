@@ -17,6 +17,18 @@ static model_config taking_part(const model_config *c, const train_params *p) {
     return model_config_prefix(c, p->scale ? p->scale : c->n_chains);
 }
 
+/* A separate head has no gradient but its own scale's: without a loss there it would never train. */
+static colm_status check_losses(const model_config *c, const train_params *p, colm_err *err) {
+    bool weighted = p->lambda[c->n_chains - 1] > 0;
+    for (uint32_t i = p->frozen; c->family.head == HEAD_SEPARATE && i < c->n_chains; i++)
+        if (!(weighted ? p->lambda[i] > 0 : i + 1 == c->n_chains))
+            return err_set(err, COLM_E_INPUT,
+                           "scale %u has no loss, so its separate head would never train: weigh it in \"loss\" "
+                           "(\"multi\" weighs all), freeze its chain, or make \"head\" nested",
+                           i + 1);
+    return COLM_OK;
+}
+
 static graph_params graph_shape(const model_config *c, const train_params *p, uint32_t eos) {
     bool weighted = p->lambda[c->n_chains - 1] > 0;
     return (graph_params){.B = p->batch,
@@ -40,13 +52,13 @@ uint64_t train_tokens(const train_params *p) {
     return train_steps(p) * micro_batches(p) * p->batch * p->context;
 }
 
-uint64_t train_flops(const model_config *full, const train_params *p) {
+double train_flops(const model_config *full, const train_params *p) {
     model_config c = taking_part(full, p);
     uint64_t backward = p->head_only ? 0 : model_flops_backward(&c, p->frozen, p->context);
     for (uint32_t i = p->frozen; p->head_only && i < c.n_chains; i++) /* dW of the heads alone */
         backward += 2ull * p->context * c.vocab * param_cols(&c, PARAM_HEAD, i, 0);
-    return train_steps(p) * micro_batches(p) * p->batch *
-           (model_flops_forward(&c, c.n_chains, p->context) + backward);
+    return (double)train_steps(p) * micro_batches(p) * p->batch *
+           (double)(model_flops_forward(&c, c.n_chains, p->context) + backward);
 }
 
 /* State and graph for a stage, on any machine. */
@@ -69,8 +81,9 @@ static colm_status count_bytes(const model_config *full, const train_params *p, 
     model_weights *w = NULL;
     model_state *s = NULL;
     model_graph *g = NULL;
-    colm_status st = ops_open_plan(&m, err);
-    if (!st) st = model_weights_create(&c, &w, err);
+    colm_status st = check_losses(&c, p, err);
+    if (!st) st = ops_open_plan(&m, err);
+    if (!st) st = model_weights_outline(&c, &w, err);
     if (!st) st = set_up(m, w, p, 0, &s, &g, err);
     for (size_t i = 0; i < PURPOSES && !st; i++) by[i] = ops_bytes(m, purposes[i]);
     if (!st) *ret_all = ops_bytes(m, NULL);

@@ -28,7 +28,7 @@ typedef struct {
 
 typedef struct {
     uint64_t steps, tokens;
-    uint64_t flops;  /* forward and backward work done, by the convention of colm.md section 2 */
+    double flops;    /* forward and backward work done, by the convention of colm.md section 2 */
     double seconds;  /* of the steps, without set-up */
     double loss;     /* mean over the last tenth of the steps */
     uint64_t memory; /* device bytes at the peak */
@@ -42,8 +42,9 @@ COLM_MUST_USE colm_status train_run(ops_machine *m, model_weights *w, const trai
 /* Parameters that a stage trains, and tokens that it reads: whole steps. */
 uint64_t train_trained(const model_config *c, const train_params *p);
 uint64_t train_tokens(const train_params *p);
-/* FLOPs of a stage, and the device bytes it will take, found by building it on a plan machine. */
-uint64_t train_flops(const model_config *c, const train_params *p);
+/* FLOPs of a stage (exact up to 2^53; a day of a large GPU passes 2^64), and the device bytes it will take,
+ * found by building it on a plan machine. COLM_E_INPUT when a part of it could never train. */
+double train_flops(const model_config *c, const train_params *p);
 COLM_MUST_USE colm_status train_memory(const model_config *c, const train_params *p, uint64_t *ret,
                                        colm_err *err);
 /* COLM_E_MEMORY when that is more than `available`, with the bytes of each purpose and what would lower them.

@@ -222,6 +222,50 @@ static void memory_is_what_the_plan_says(void) {
         }
 }
 
+/* Some 380 billion parameters: a plan allocates none of them, and their FLOPs on 10^13 tokens pass 64 bits. */
+static void a_plan_needs_no_room_for_the_model(void) {
+    colm_err err = {0};
+    model_config c = test_config(1, (model_chain[]){{16384, 128, 8, 65536}});
+    c.layers = 100, c.head_dim = 128;
+    train_params p = job_of(1).params;
+    uint64_t bytes = 0;
+    CHECK_OK(train_memory(&c, &p, &bytes, &err), err);
+    CHECK(bytes / 16 >= model_params(&c, 0, 1) && model_params(&c, 0, 1) > 350000000000);
+    p.tokens = 10000000000000;
+    double want = 6.0 * (double)model_params(&c, 0, 1) * 1e13;
+    CHECK_NEAR(train_flops(&c, &p), want, 0.01 * want);
+}
+
+/* Weights of the losses of two separate heads, and whether each that trains has one. */
+static void a_separate_head_needs_a_loss(void) {
+    static const struct {
+        uint32_t frozen;
+        double lambda[2];
+        bool trains;
+    } cases[] = {{0, {0, 0}, false}, {0, {0, 2}, false}, {0, {0.5, 0.5}, true}, {1, {0, 0}, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        colm_err err = {0};
+        ops_machine *m = test_machine("reference");
+        train_job job = job_of(6);
+        train_result r;
+        uint64_t bytes;
+        model_config c = config();
+        model_weights *w = NULL;
+        c.family.head = HEAD_SEPARATE;
+        job.params.frozen = cases[i].frozen;
+        memcpy(job.params.lambda, cases[i].lambda, sizeof cases[i].lambda);
+        CHECK_OK(model_weights_init(&c, 3, &w, &err), err);
+        if (cases[i].trains) {
+            CHECK_OK(train_run(m, w, &job, &r, &err), err);
+        } else {
+            CHECK(train_memory(&c, &job.params, &bytes, &err) == COLM_E_INPUT);
+            fails("reference", job, w, COLM_E_INPUT, "scale 1 has no loss");
+        }
+        model_weights_free(&w);
+        ops_close(&m);
+    }
+}
+
 /* A byte to come is certain after a few: from log 257 = 5.5 nats to below 0.4 (0.6 by chain 2 alone), positions
  * without context included. */
 static void a_short_text_is_learnt_by_heart(void) {
@@ -263,6 +307,8 @@ int main(void) {
     TEST(a_stop_leaves_the_weights);
     TEST(a_warm_step_allocates_nothing);
     TEST(memory_is_what_the_plan_says);
+    TEST(a_plan_needs_no_room_for_the_model);
+    TEST(a_separate_head_needs_a_loss);
     TEST(a_short_text_is_learnt_by_heart);
     if (getenv("COLM_TEST_VALIDATE")) TEST(the_validation_layer_is_silent);
     corpus_close(&texts);
