@@ -35,6 +35,8 @@ typedef struct compare_run {
     compare_score *score;
     size_t n_scores, cap_scores;
     uint32_t changing, certified_stages; /* finished train and grow stages; those with a certificate */
+    bool elsewhere;     /* some stage was made on another device than the last attempt ran on */
+    bool changed_since; /* trained or grown after the last evaluation */
     uint32_t certified; /* scales 1..certified are certified by every one of those stages; 0: none */
     int64_t tensors;    /* frozen ones of the last certificate */
 } compare_run;

@@ -60,7 +60,7 @@ static colm_status read_certificate(compare_run *r, const char *text, colm_err *
 
 static colm_status load_stages(comparison *c, compare_run *r, colm_err *err) {
     static const char sql[] = "SELECT id, kind, status, chains, params_total, params_trained, tokens, flops, "
-                              "seconds, certificate FROM stage WHERE run = ? ORDER BY place";
+                              "seconds, certificate, device FROM stage WHERE run = ? ORDER BY place";
     sqlite3_stmt *st = NULL;
     bool row = true;
     colm_status s = db_open(c->store, &st, err, sql, "i", r->id);
@@ -70,6 +70,8 @@ static colm_status load_stages(comparison *c, compare_run *r, colm_err *err) {
         r->chains = keep(c, st, 3);
         r->params_total = real_or_nan(st, 4);
         if (!r->chains) s = nomem(err);
+        r->elsewhere |= sqlite3_column_type(st, 10) != SQLITE_NULL && strcmp(db_text(st, 10), r->device);
+        r->changed_since = r->stage && strcmp(kind, "eval");
         if (!strcmp(kind, "eval")) {
             r->stage = sqlite3_column_int64(st, 0);
             r->eval_seconds += sqlite3_column_double(st, 8);

@@ -335,9 +335,9 @@ static void notice(comparison *c, const char *text) {
 static void take_notice(comparison *c) {
     const compare_run *first = c->run[0];
     bool devices = false, versions = false;
-    for (size_t i = 1; i < c->n_asked; i++) {
+    for (size_t i = 0; i < c->n_asked; i++) {
         const compare_run *r = c->run[i];
-        devices |= strcmp(r->device, first->device) || strcmp(r->numerics, first->numerics);
+        devices |= r->elsewhere || strcmp(r->device, first->device) || strcmp(r->numerics, first->numerics);
         versions |= strcmp(r->version, first->version) != 0;
     }
     if (devices) {
@@ -353,6 +353,13 @@ static void take_notice(comparison *c) {
     for (size_t i = 0; i < c->n_asked; i++) {
         const compare_run *r = c->run[i];
         bool finished = !strcmp(r->status, "finished");
+        if (finished && r->changed_since) {
+            notice(c,
+                   arena_printf(&c->memory,
+                                "%s, seed %lld was changed after its last evaluation: its scores are those of "
+                                "the model before",
+                                r->arm, (long long)r->seed));
+        }
         if (finished && r->stage) continue;
         notice(c, arena_printf(&c->memory, "%s, seed %lld is %s%s%s; %s", r->arm, (long long)r->seed, r->status,
                                r->reason[0] ? ": " : "", r->reason,

@@ -75,7 +75,8 @@ colm_status runner_task(runner *r, uint32_t task, const eval_task **ret, colm_er
 static colm_status open_machine(runner *r, colm_err *err) {
     if (r->machine) return COLM_OK;
     const colm_device_params *d = &r->params->device;
-    ops_open_params p = {d->device, d->kernels, d->validate, d->sync, d->submit_flops, &r->log, .unsafe = d->unsafe};
+    ops_open_params p = {d->device,       d->kernels, d->validate,        d->sync,
+                         d->submit_flops, &r->log,    .unsafe = d->unsafe};
     return ops_open(&p, &r->machine, err);
 }
 
@@ -135,12 +136,26 @@ static colm_status find_finished(const runner *r, const char *digest, store_id r
     return COLM_OK;
 }
 
-/* Passes over the finished stages at an arm's beginning, its own or another run's of the same digest.
- * *ret_next is the first that must run and *at stands before it. With `take` the run gets copies of what is
- * another's; without, nothing changes and trouble is told. */
-static colm_status pass_finished(runner *r, const spec_arm *arm, bool take, arm_state *at, uint32_t *ret_next,
-                                 uint32_t *ret_foreign, colm_err *err) {
-    *ret_next = *ret_foreign = 0;
+/* What was passed over at an arm's beginning. */
+typedef struct {
+    uint32_t n, foreign; /* stages; those of them that are another run's */
+    char device[256];    /* that they were made on; "" when unknown */
+} passed;
+
+static colm_status pass_device(const runner *r, store_id stage, passed *io, colm_err *err) {
+    char device[sizeof io->device];
+    colm_status st = store_stage_device(r->db, stage, device, sizeof device, err);
+    if (st || !*device || !strcmp(device, io->device)) return st;
+    snprintf(io->device, sizeof io->device, "%s", *io->device ? "several devices" : device);
+    return COLM_OK;
+}
+
+/* Passes over the finished stages at an arm's beginning, its own or another run's of the same digest. *at
+ * stands before the first that must run. With `take` the run gets copies of what is another's; without, nothing
+ * changes and trouble is told. */
+static colm_status pass_finished(runner *r, const spec_arm *arm, bool take, arm_state *at, passed *ret,
+                                 colm_err *err) {
+    *ret = (passed){0};
     for (uint32_t i = 0; i < arm->n_stages && !r->params->fresh; i++) {
         char digest[HASH_TEXT];
         finished_stage f = {0};
@@ -148,6 +163,7 @@ static colm_status pass_finished(runner *r, const spec_arm *arm, bool take, arm_
         colm_status st = stage_digest(r, &arm->stage[i], at, digest, err);
         if (!st) st = find_finished(r, digest, at->run, !take, &f, err);
         if (!st && f.id && f.foreign && take) st = store_stage_copy(r->db, &to, f.id, err);
+        if (!st && f.id) st = pass_device(r, f.id, ret, err);
         if (st) return st;
         if (!f.id) break;
         stage_advance(&arm->stage[i], digest, at);
@@ -155,8 +171,8 @@ static colm_status pass_finished(runner *r, const spec_arm *arm, bool take, arm_
             memcpy(at->file, f.file, sizeof f.file);
             memcpy(at->checkpoint, f.checkpoint, sizeof f.checkpoint);
         }
-        *ret_next = i + 1;
-        *ret_foreign += f.foreign;
+        ret->n = i + 1;
+        ret->foreign += f.foreign;
     }
     return COLM_OK;
 }
@@ -183,7 +199,8 @@ static colm_status run_stage(stage_work *w, uint32_t index, colm_err *err) {
                            .digest = w->digest,
                            .spec = s->canonical,
                            .chains = chains,
-                           .params_total = model_params(&s->model, 0, s->model.n_chains)};
+                           .params_total = model_params(&s->model, 0, s->model.n_chains),
+                           .device = ops_machine_name(r->machine)};
     if (s->kind == SPEC_TRAIN) row.params_trained = train_trained(&s->model, &s->train);
     colm_status st = store_stage_begin(r->db, &row, &w->id, err);
     if (!st) st = stage_run(w, &result, &certificate, err);
@@ -238,19 +255,26 @@ static colm_status begin_run(runner *r, const spec_arm *arm, store_id *ret, colm
     return st;
 }
 
+/* " on DEVICE" after what was done before, so that nobody takes it for the work of the device asked for. */
+static const char *made_on(const passed *p, char buf[sizeof p->device + 4]) {
+    snprintf(buf, sizeof p->device + 4, "%s%s", *p->device ? " on " : "", p->device);
+    return buf;
+}
+
 /* Under the run's row, which says in the end what became of it. */
 static colm_status run_begun(runner *r, const spec_arm *arm, arm_state *at, colm_err *err) {
-    uint32_t next, foreign;
+    passed done;
+    char on[sizeof done.device + 4];
     colm_err second;
-    colm_status st = pass_finished(r, arm, true, at, &next, &foreign, err);
-    if (!st && foreign)
-        runner_event(r, COLM_EVENT_LINE, "%s: %u of %u stages taken from earlier runs that were the same",
-                     r->label, foreign, arm->n_stages);
-    if (!st && next > foreign)
-        runner_event(r, COLM_EVENT_LINE, "%s: %u of %u stages finished before, skipped", r->label,
-                     next - foreign, arm->n_stages);
-    if (!st && next < arm->n_stages) st = open_machine(r, err);
-    if (!st) st = run_stages(r, arm, next, at, err);
+    colm_status st = pass_finished(r, arm, true, at, &done, err);
+    if (!st && done.foreign)
+        runner_event(r, COLM_EVENT_LINE, "%s: %u of %u stages taken from earlier runs that were the same%s",
+                     r->label, done.foreign, arm->n_stages, made_on(&done, on));
+    if (!st && done.n > done.foreign)
+        runner_event(r, COLM_EVENT_LINE, "%s: %u of %u stages finished before%s, skipped", r->label,
+                     done.n - done.foreign, arm->n_stages, made_on(&done, on));
+    if (!st && done.n < arm->n_stages) st = open_machine(r, err);
+    if (!st) st = run_stages(r, arm, done.n, at, err);
     const char *status = !st ? "finished" : st == COLM_E_INTERRUPTED ? "interrupted" : "failed";
     colm_status end = store_run_end(r->db, at->run, status, st ? err->text : NULL, st ? &second : err);
     return st ? err_at(err, "%s", r->label) : end;
@@ -259,7 +283,8 @@ static colm_status run_begun(runner *r, const spec_arm *arm, arm_state *at, colm
 static colm_status run_arm(runner *r, uint32_t index, colm_err *err) {
     const spec_arm *arm = &r->spec->arm[index];
     arm_state start, at;
-    uint32_t next, foreign;
+    passed done;
+    char on[sizeof done.device + 4];
     bool finished = false;
     snprintf(r->label, sizeof r->label, "%s/%llu", arm->name, (unsigned long long)r->seed);
     if (arm->from >= 0 && !r->arm[arm->from].ready)
@@ -268,14 +293,14 @@ static colm_status run_arm(runner *r, uint32_t index, colm_err *err) {
     colm_status st = arm_start(r, arm, &start, err);
     if (!st) st = store_run_lookup(r->db, r->experiment, arm->name, r->seed, &start.run, &finished, err);
     at = start;
-    if (!st) st = pass_finished(r, arm, false, &at, &next, &foreign, err);
+    if (!st) st = pass_finished(r, arm, false, &at, &done, err);
     if (st) return st;
-    if (next == arm->n_stages && finished && !foreign) {
-        runner_event(r, COLM_EVENT_LINE, "%s: finished before, skipped", r->label);
+    if (done.n == arm->n_stages && finished && !done.foreign) {
+        runner_event(r, COLM_EVENT_LINE, "%s: finished before%s, skipped", r->label, made_on(&done, on));
     } else {
         /* A device that is not there, or a run that another process has, is no fault of this arm. */
         r->hopeless = true;
-        if (next < arm->n_stages) st = open_machine(r, err);
+        if (done.n < arm->n_stages) st = open_machine(r, err);
         if (!st) st = begin_run(r, arm, &start.run, err);
         if (st) return st;
         r->hopeless = false;

@@ -124,6 +124,9 @@ const char *const schema_step[SCHEMA_VERSION] = {
     "    s.higher_better AS higher_better, g.id AS stage, r.id AS run"
     "  FROM score s JOIN stage g ON g.id = s.stage JOIN run r ON r.id = g.run"
     "    JOIN experiment e ON e.id = r.experiment;",
+
+    // A run that is taken up again may go on elsewhere: what a stage was made on is its own.
+    "ALTER TABLE stage ADD COLUMN device TEXT;",
 };
 
 const char schema_honest[] =
@@ -140,5 +143,5 @@ const char schema_honest[] =
     "        FROM temp.run r WHERE r.id = g.run)"
     "      ELSE status END AS status,"
     "    reason, started, ended, tokens, flops, seconds, memory, checkpoint, checkpoint_digest, certificate,"
-    "    copied_from"
+    "    copied_from, device"
     "  FROM main.stage g;";

@@ -34,8 +34,11 @@ colm_status stage_digest(runner *r, const spec_stage *s, const arm_state *at, ch
     hash_state *h = hash_open();
     colm_status st = h ? COLM_OK : err_nomem(err, 1024, "digest");
     if (st) return st;
-    hash_add_text(h, "colm stage 1");
+    hash_add_text(h, "colm stage 2");
     hash_add_text(h, at->digest);
+    /* The bytes it starts from, too: made again on another device they may be others, and what was built on the
+     * old ones is then another result. */
+    hash_add_text(h, at->checkpoint);
     hash_add_text(h, s->canonical);
     if (s->kind == SPEC_TRAIN) hash_add(h, &at->train_stages, sizeof at->train_stages);
     for (uint32_t i = 0; s->kind == SPEC_TRAIN && i < s->n_parts && !st; i++) {

@@ -66,6 +66,7 @@ typedef struct {
     const char *spec;   /* canonical JSON */
     const char *chains; /* "<4,2>" after the stage */
     uint64_t params_total, params_trained;
+    const char *device; /* that it runs on, NULL: unknown */
 } store_stage_row;
 typedef struct {
     uint64_t tokens; /* of training, or of evaluation (kept apart by kind) */
@@ -80,6 +81,8 @@ typedef struct {
  * caller's buffers ("" for none). *ret 0 when there is none. */
 COLM_MUST_USE colm_status store_stage_find(store *s, store_id run, const char *digest, store_id *ret,
                                            char path[4096], char checkpoint_digest[33], colm_err *err);
+/* Name of the device that a stage was made on, cut to n bytes; "" when unknown. */
+COLM_MUST_USE colm_status store_stage_device(store *s, store_id stage, char *ret, size_t n, colm_err *err);
 /* The row of (experiment, arm, seed) without taking it up: *ret 0 when there is none. */
 COLM_MUST_USE colm_status store_run_lookup(store *s, store_id experiment, const char *arm, uint64_t seed,
                                            store_id *ret, bool *ret_finished, colm_err *err);

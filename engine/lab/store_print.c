@@ -35,8 +35,11 @@ static colm_status find_id(store *s, const char *sql, const char *which, store_i
 }
 
 colm_status store_experiment_find(store *s, const char *name, store_id *ret, colm_err *err) {
-    return find_id(s, "SELECT id FROM experiment WHERE name = ? ORDER BY used DESC, id DESC LIMIT 1", name, ret,
-                   err);
+    return find_id(
+        s,
+        "SELECT id FROM experiment e WHERE name = ? ORDER BY EXISTS (SELECT 1 FROM run WHERE experiment = "
+        "e.id) DESC, used DESC, id DESC LIMIT 1",
+        name, ret, err);
 }
 
 colm_status store_run_find(store *s, const char *which, store_id *ret, colm_err *err) {
@@ -173,7 +176,7 @@ colm_status store_print_runs(store *s, store_format f, str *out, colm_err *err) 
 static const listing stages_listing = {
     "SELECT place, kind, status, chains, params_total, params_trained, tokens, flops, seconds, memory, id, "
     "digest,"
-    " checkpoint, checkpoint_digest, certificate, spec, started, ended, copied_from, reason"
+    " checkpoint, checkpoint_digest, certificate, spec, started, ended, copied_from, device, reason"
     " FROM stage WHERE run = ? ORDER BY place",
     true,
     {
@@ -196,9 +199,10 @@ static const listing stages_listing = {
         {{"started", ""}, db_print},
         {{"ended", ""}, db_print},
         {{"copied_from", ""}, db_print},
+        {{"device", ""}, db_print},
         {{"reason", NULL}, db_print},
     },
-    20,
+    21,
 };
 static const listing metrics_listing = {
     "SELECT g.place, m.name, max(m.step), m.value, m.finite FROM metric m JOIN stage g ON g.id = m.stage"

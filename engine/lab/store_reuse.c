@@ -1,4 +1,5 @@
 /* Finding work that is already done: by this run, or by another run whose stage had the same digest. */
+#include <stdio.h>
 #include <string.h>
 
 #include "engine/lab/store_db.h"
@@ -34,15 +35,26 @@ colm_status store_stage_source(store *s, const char *digest, store_id *ret, char
     return c;
 }
 
+colm_status store_stage_device(store *s, store_id stage, char *ret, size_t n, colm_err *err) {
+    sqlite3_stmt *st = NULL;
+    bool row = false;
+    colm_status c = db_open(s, &st, err, "SELECT device FROM stage WHERE id = ?", "i", stage);
+    if (!c) c = db_row(s, st, &row, err);
+    if (!c) snprintf(ret, n, "%s", row ? db_text(st, 0) : "");
+    sqlite3_finalize(st);
+    return c;
+}
+
 colm_status store_stage_copy(store *s, const store_stage_row *to, store_id from, colm_err *err) {
     static const char *const sql[] = {
         "INSERT INTO stage (run, place, kind, digest, spec, chains, params_total, params_trained, status, "
         "started, ended, tokens, flops, "
-        "seconds, memory, checkpoint, checkpoint_digest, certificate, copied_from) SELECT ?1, ?2, kind, "
+        "seconds, memory, checkpoint, checkpoint_digest, certificate, device, copied_from) SELECT ?1, ?2, "
+        "kind, "
         "digest, spec, chains, "
         "params_total, params_trained, status, started, ended, tokens, flops, seconds, memory, checkpoint, "
         "checkpoint_digest, "
-        "certificate, id FROM stage WHERE id = ?3",
+        "certificate, device, id FROM stage WHERE id = ?3",
         "INSERT INTO metric (stage, name, step, value, finite) SELECT ?1, name, step, value, finite FROM "
         "metric WHERE stage = ?2",
         "INSERT INTO score (stage, task, kind, task_version, task_digest, data_digest, tokenizer_digest, "

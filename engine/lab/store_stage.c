@@ -39,16 +39,17 @@ static colm_status touch(store *s, store_id stage, colm_err *err) {
 }
 
 colm_status store_stage_begin(store *s, const store_stage_row *r, store_id *ret, colm_err *err) {
-    static const char sql[] = "INSERT INTO stage (run, place, kind, digest, spec, chains, params_total, "
-                              "params_trained, status, started) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running', ?)";
+    static const char sql[] =
+        "INSERT INTO stage (run, place, kind, digest, spec, chains, params_total, "
+        "params_trained, status, started, device) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running', ?, ?)";
     store_id id = 0;
     colm_status c = db_begin(s, err);
     if (c) return c;
     // This stage's earlier try with all that it measured, and whatever was built on it.
     c = db_run(s, err, "DELETE FROM stage WHERE run = ? AND place >= ?", "ii", r->run, (int64_t)r->index);
     if (!c) {
-        c = db_run(s, err, sql, "iittttuud", r->run, (int64_t)r->index, r->kind, r->digest, r->spec, r->chains,
-                   r->params_total, r->params_trained, clock_unix());
+        c = db_run(s, err, sql, "iittttuudt", r->run, (int64_t)r->index, r->kind, r->digest, r->spec, r->chains,
+                   r->params_total, r->params_trained, clock_unix(), r->device);
         id = sqlite3_last_insert_rowid(s->db);
     }
     if (!c) c = touch(s, id, err);

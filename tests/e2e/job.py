@@ -1,6 +1,7 @@
 """The main job: base, expand, finetune and scratch from a file to the answers in the database, on both kinds of device."""
 import json
 import os
+import sqlite3
 
 from bench import NO_DEVICE, Skip, check, checkpoints, equal, experiment, has, main, same_results, select, strict_csv, strict_json
 
@@ -130,7 +131,7 @@ def the_second_run_skips_and_opens_no_device(bench):
     db = finished_db(bench, "reference")
     before = select(db, "SELECT id, started FROM stage")
     again = bench("run", bench.write(SPEC), "--db", db, env=NO_DRIVER).expect()
-    equal(again.out.count("finished before, skipped"), 4, "arms skipped")
+    equal(again.out.count("finished before on reference (double, CPU), skipped"), 4, "arms skipped")
     check("device:" not in again.out, "a device was opened")
     equal(select(db, "SELECT id, started FROM stage"), before, "stages")
     bench("run", bench.write(SPEC), "--db", bench.new_db(), env=NO_DRIVER).one_line(NO_DEVICE, "driver")
@@ -173,6 +174,21 @@ def an_edited_file_keeps_what_did_not_change(bench):
             f.truncate(os.path.getsize(f.name) - len("Another sentence of text. "))
 
 
+def what_stands_on_other_bytes_runs_again(bench):
+    db = bench.new_db()
+    bench.run(SPEC, db).expect()
+    train = "(SELECT stage.id FROM stage JOIN run ON run.id = stage.run WHERE arm = '%s' AND kind = 'train')"
+    with sqlite3.connect(db) as connection:  # as if base had been made again on a device with other bits
+        connection.execute("UPDATE stage SET (checkpoint, checkpoint_digest) = (SELECT checkpoint, checkpoint_digest FROM stage "
+                           f"WHERE id = {train % 'finetune'}) WHERE id = {train % 'base'}")
+    connection.close()
+    result = bench.run(SPEC, db).expect()
+    has(result.out, "base/1: 1 of 2 stages finished before")
+    has(result.out, "scratch/1: finished before")
+    equal(result.out.count("finished before"), 2, "arms of which something was kept")
+    equal(len(set(d for d, in select(db, "SELECT s.device FROM stage s"))), 1, "devices")
+
+
 def a_database_moves_with_its_files(bench):
     db, elsewhere = bench.new_db(), bench.path("moved.db")
     bench.run(SPEC, db).expect()
@@ -206,4 +222,4 @@ def several_seeds(bench):
 main([the_whole_job_on_the_reference, the_whole_job_on_vulkan, vulkan_and_reference_learn_alike, three_times_the_same_bits,
       modes_of_vulkan_change_no_bit, portable_kernels_do_the_job, the_validation_layer_has_nothing_to_say, every_shape_of_output,
       reading_needs_no_vulkan, the_second_run_skips_and_opens_no_device, fresh_runs_everything_again,
-      an_edited_file_keeps_what_did_not_change, a_database_moves_with_its_files, the_plan_knows_the_memory, several_seeds])
+      an_edited_file_keeps_what_did_not_change, what_stands_on_other_bytes_runs_again, a_database_moves_with_its_files, the_plan_knows_the_memory, several_seeds])

@@ -452,9 +452,37 @@ static int remove_one(const char *name, const struct stat *st, int kind, struct 
     return remove(name);
 }
 
+static void says_what_its_scores_are_of(void) {
+    store *s = open_new();
+    store_id run = begin(s, "late", "a", 1, 0), g = 0;
+    evaluate(s, run, 0, &of_base, 1, "td");
+    store_stage_row row = {.run = run, .index = 1, .kind = "train", .digest = "t", .device = "device 2"};
+    CHECK_OK(store_stage_begin(s, &row, &g, &err), err);
+    store_stage_result r = {100, 1e6, 1, 0, NULL, NULL, NULL};
+    CHECK_OK(store_stage_end(s, g, &r, &err), err);
+    CHECK_OK(store_run_end(s, run, "finished", NULL, &err), err);
+    const char *which[] = {"late"};
+    str out = {0};
+    CHECK_OK(store_print_compare(s, which, 1, STORE_TABLE, &out, &err), err);
+    CHECK_HAS(out.text, "different devices");
+    CHECK_HAS(out.text, "a, seed 1 was changed after its last evaluation");
+    str_done(&out);
+    run = begin(s, "late", "a", 1, 0);
+    evaluate(s, run, 2, &of_base, 1, "td");
+    CHECK_OK(store_run_end(s, run, "finished", NULL, &err), err);
+    // An edited file that has no run yet hides nothing.
+    store_id e = 0;
+    CHECK_OK(store_experiment(s, "late", "quick.json", "edited", "{}", &e, &err), err);
+    CHECK_OK(store_print_compare(s, which, 1, STORE_TABLE, &out, &err), err);
+    CHECK(!strstr(out.text, "after its last evaluation"));
+    str_done(&out);
+    store_close(&s);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) root = argv[1];
     if (!mkdtemp(folder)) return 1;
+    TEST(says_what_its_scores_are_of);
     TEST(forgetting_by_hand);
     TEST(retention);
     TEST(costs_and_marks);

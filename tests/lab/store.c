@@ -13,6 +13,7 @@
 #include "engine/base/json.h"
 #include "engine/base/log.h"
 #include "engine/lab/owner.h"
+#include "engine/lab/schema.h"
 #include "engine/lab/store.h"
 
 static char folder[] = "store-test-XXXXXX";
@@ -345,6 +346,26 @@ static void far_owner_is_waited_for(void) {
     store_close(&s);
 }
 
+static void brings_an_older_file_up_to_date(void) {
+    char mark[80];
+    store *s = NULL;
+    fresh();
+    snprintf(mark, sizeof mark, "PRAGMA application_id = %d; PRAGMA user_version = 1", SCHEMA_APPLICATION);
+    CHECK(execute(schema_step[0]) && execute(mark));
+    CHECK(execute(
+        "INSERT INTO experiment VALUES (1, 'e', 'p', 'd', 't', 1, 1);"
+        "INSERT INTO run (id, experiment, arm, seed, status, host, boot, pid, process_start, seen, started) "
+        "VALUES (1, 1, 'base', 1, 'finished', 'h', 'b', 1, 1, 1, 1);"
+        "INSERT INTO stage (id, run, place, kind, digest, status, started) "
+        "VALUES (1, 1, 0, 'train', 'd', 'finished', 1)"));
+    CHECK(store_open(path, false, &s, &err) == COLM_E_INPUT);
+    CHECK_HAS(err.text, "older colm");
+    CHECK_OK(store_open(path, true, &s, &err), err);
+    CHECK_STR(raw("PRAGMA user_version"), "2");
+    CHECK_STR(raw("SELECT kind || ifnull(device, ' unknown') FROM stage"), "train unknown");
+    store_close(&s);
+}
+
 static void refuses_what_it_does_not_know(void) {
     store *s = open_new();
     store_close(&s);
@@ -352,7 +373,7 @@ static void refuses_what_it_does_not_know(void) {
     for (int write = 0; write < 2; write++) {
         CHECK(store_open(path, write, &s, &err) == COLM_E_INPUT);
         CHECK_HAS(err.text, "999");
-        CHECK_HAS(err.text, "up to 1");
+        CHECK_HAS(err.text, "up to 2");
     }
     CHECK_STR(raw("PRAGMA user_version"), "999");
     fresh();
@@ -583,6 +604,7 @@ int main(void) {
     TEST(living_and_dead_owners);
     TEST(owners);
     TEST(far_owner_is_waited_for);
+    TEST(brings_an_older_file_up_to_date);
     TEST(refuses_what_it_does_not_know);
     TEST(full_disk_is_an_error);
     TEST(queries_only_read);
