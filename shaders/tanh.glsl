@@ -8,7 +8,7 @@
     T tanh_fine(T x) {                                                                                                 \
         T a = abs(x), z = a * a, e = mix(T(0), exp(-2.0 * a), lessThan_##T(a, 40.0));                                  \
         T q = (((-0.00663950565 * z + 0.0212929409) * z - 0.0538980732) * z + 0.133329543) * z - 0.333333266;          \
-        return mix(sign(x) * (1.0 - e) / (1.0 + e), x + x * z * q, lessThan_##T(a, 0.5));                              \
+        return mix(x + x * z * q, sign(x) * (1.0 - e) / (1.0 + e), atLeast_##T(a, 0.5)); /* NaN stays NaN */           \
     }                                                                                                                  \
     T tanh_slope(T x) {                                                                                                \
         T a = abs(x), e = mix(T(0), exp(-2.0 * a), lessThan_##T(a, 40.0));                                             \
@@ -16,6 +16,8 @@
     }
 bool lessThan_float(float a, float b) { return a < b; }
 bvec4 lessThan_vec4(vec4 a, float b) { return lessThan(a, vec4(b)); }
+bool atLeast_float(float a, float b) { return a >= b; }
+bvec4 atLeast_vec4(vec4 a, float b) { return greaterThanEqual(a, vec4(b)); }
 TANH_FINE(float)
 TANH_FINE(vec4)
 
