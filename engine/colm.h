@@ -1,8 +1,8 @@
 /* colm: grow language models by chains, on any Vulkan device. The only public header of libcolm.
  *
- * Tiers: describe an experiment (colm_spec), see what it would cost (colm_plan), run it (colm_run), read what
- * was measured (colm_db). Objects are opaque; destructors accept NULL. Nothing here prints, exits or touches
- * errno. */
+ * Tiers: check an experiment file (colm_validate), see what it would cost (colm_plan), run it (colm_run), read
+ * what was measured (colm_compare and others). `ret_` parameters are written on success only; err may be NULL.
+ * Nothing here prints or exits. */
 #ifndef COLM_H
 #define COLM_H
 

@@ -15,6 +15,8 @@ static void add_counted(str *out, uint32_t n, const char *noun, const char *then
 colm_status colm_validate(const char *path, char **ret_text, colm_err *err) {
     spec *s = NULL;
     str out = {0};
+    colm_err unseen;
+    if (!err) err = &unseen; /* err_at needs one to know the status */
     colm_status st = spec_load(path, &s, err);
     if (!st) {
         uint32_t stages = 0;
@@ -100,6 +102,8 @@ colm_status colm_plan(const char *path, colm_format f, char **ret_text, colm_err
     str out = {0};
     plan_total sum = {0};
     char tokens[PRINT_SHORT], flops[PRINT_SHORT];
+    colm_err unseen;
+    if (!err) err = &unseen; /* err_at needs one to know the status */
     colm_status st = spec_load(path, &s, err);
     if (!st)
         st = print_open((store_format)f, plan_columns, sizeof plan_columns / sizeof *plan_columns, &out, &p,
@@ -132,6 +136,8 @@ colm_status colm_devices(colm_format f, char **ret_text, colm_err *err) {
     print *p = NULL;
     str out = {0};
     char shown[PRINT_SHORT];
+    colm_err unseen;
+    if (!err) err = &unseen; /* err_at needs one to know the status */
     colm_status st = gpu_list(&list, &n, err);
     if (!st) st = print_open((store_format)f, columns, sizeof columns / sizeof *columns, &out, &p, err);
     for (size_t i = 0; !st && i < n; i++) {

@@ -51,6 +51,8 @@ static colm_status ask(const char *db, question *of, const char *const *word, si
                        char **ret_text, colm_err *err) {
     store *s = NULL;
     str out = {0};
+    colm_err unseen;
+    if (!err) err = &unseen; /* err_at needs one to know the status */
     colm_status st = store_open(report_db(db), false, &s, err);
     if (!st) st = of(s, word, n, (store_format)f, &out, err);
     store_close(&s);

@@ -27,6 +27,8 @@ colm_status colm_selftest(const colm_device_params *device, colm_format f, char 
     str out = {0};
     print *p = NULL;
     size_t failed = 0, n = 0;
+    colm_err unseen;
+    if (!err) err = &unseen; /* err_at needs one to know the status */
     colm_status st = print_open((store_format)f, columns, sizeof columns / sizeof *columns, &out, &p, err);
     if (!st) {
         ops_selftest_params sp = {.device = device->device,
