@@ -118,6 +118,13 @@ chapters=$(ls bible | wc -l)
     record bible bible-kjv-text_*.deb
     record perldoc perl-doc_*.deb
 } >SOURCES.tsv
-rm -rf "$target/bible" "$target/perldoc" "$target/SOURCES.tsv"
+# Texts that do not match their record may be somebody's own work: they step aside.
+rm -f "$target/SOURCES.tsv"
+for domain in bible perldoc; do
+    [ -e "$target/$domain" ] || continue
+    aside=$target/$domain.before.$(date +%Y%m%d-%H%M%S)
+    mv "$target/$domain" "$aside"
+    printf 'corpora: what was in %s is not what was fetched before: kept as %s\n' "$target/$domain" "$aside"
+done
 mv bible perldoc SOURCES.tsv "$target/" # the record last: without it the texts are fetched again
 cut -f 1,2,3,5,6 "$target/SOURCES.tsv" | awk -F '\t' 'NR > 1 { printf "corpora: %s: %d documents, %d bytes, from %s %s\n", $1, $4, $5, $2, $3 }'
