@@ -8,12 +8,19 @@
 
 #define PROBE_ROWS 2
 #define PROBE_TOKENS 64
+#define PROBE_LOGITS (1u << 23)
+
+/* Tokens of a row, a function of the model alone: no more logits of a scale than a device binds at once. */
+static uint32_t probe_tokens(const model_config *c) {
+    uint32_t T = c->context < PROBE_TOKENS ? c->context : PROBE_TOKENS;
+    while (T > 8 && (uint64_t)PROBE_ROWS * T * c->vocab > PROBE_LOGITS) T /= 2;
+    return T;
+}
 
 colm_status retention_witness_take(ops_machine *m, const model_weights *w, uint32_t frozen,
                                    retention_witness *ret, colm_err *err) {
     const model_config *c = &w->config;
-    graph_params gp = {
-        .B = PROBE_ROWS, .T = c->context < PROBE_TOKENS ? c->context : PROBE_TOKENS, .keep_logits = true};
+    graph_params gp = {.B = PROBE_ROWS, .T = probe_tokens(c), .keep_logits = true};
     size_t rows = (size_t)gp.B * gp.T, n = rows * c->vocab;
     retention_witness r = {.scales = frozen};
     model_state *s = NULL;

@@ -118,6 +118,22 @@ static void one_bit_of_a_frozen_tensor_fails(void) {
     }
 }
 
+/* 128 rows of so many logits would be more than the 128 MiB that many devices bind. */
+static void a_large_vocabulary_fits(void) {
+    colm_err err = {0};
+    ops_machine *m = test_machine("cpu");
+    if (!m) return;
+    model_config c = test_config(2, (model_chain[]){{8, 1, 1, 8}, {8, 1, 1, 8}});
+    c.vocab = 262144, c.layers = 1, c.context = 2048;
+    model_weights *w = NULL;
+    if (CHECK_OK(model_weights_init(&c, 3, &w, &err), err)) {
+        retention_witness a = witness(m, w, 1);
+        CHECK(strlen(a.logits[1]) == HASH_TEXT - 1 && strcmp(a.logits[1], a.full) != 0);
+    }
+    model_weights_free(&w);
+    ops_close(&m);
+}
+
 static void growing_keeps_the_full_logits(void) {
     for (size_t k = 0; k < 3; k++) {
         colm_err err = {0};
@@ -140,5 +156,6 @@ int main(void) {
     TEST(nothing_changed_nothing_said);
     TEST(one_bit_of_a_frozen_tensor_fails);
     TEST(growing_keeps_the_full_logits);
+    TEST(a_large_vocabulary_fits);
     return test_end();
 }
