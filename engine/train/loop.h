@@ -34,8 +34,9 @@ typedef struct {
     uint64_t memory; /* device bytes at the peak */
 } train_result;
 
-/* Trains w in place. On failure w keeps its old values. A loss or gradient that is not finite, and a trained
- * tensor that never had a gradient, are COLM_E_CHECK with the step or the tensor's name. */
+/* Trains w in place. On failure w keeps its old values (but for a device lost while the result is read back,
+ * which may leave some tensors new). A loss or gradient that is not finite, and a trained tensor that never had
+ * a gradient, are COLM_E_CHECK with the step or the tensor's name. */
 COLM_MUST_USE colm_status train_run(ops_machine *m, model_weights *w, const train_job *job, train_result *ret,
                                     colm_err *err);
 
