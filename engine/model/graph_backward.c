@@ -57,7 +57,7 @@ static colm_status branch(model_graph *g, param_kind post, uint32_t layer, const
                           const act **ret, colm_err *err) {
     *ret = &g->dx;
     if (!g->s->config.family.post_norms) return COLM_OK;
-    TRY(graph_zero(g, &g->backward, act_view(g, &g->dout), err));
+    TRY(graph_zero(&g->backward, act_view(g, &g->dout), err));
     EACH_TRAINED(g, i) {
         norm_of n = {post, PARAM_KINDS, layer, i};
         TRY(graph_norm_gradient(g, n, out, stat, &g->dx, &g->dout, err));
@@ -225,10 +225,10 @@ static colm_status clear(model_graph *g, colm_err *err) {
         uint32_t e = model_state_index(s, PARAM_EMBED, 0, i), pos = model_state_index(s, PARAM_POS, 0, i);
         graph_window w = {0};
         while (!s->config.chain[i].tied && graph_next_window(g, e, &w))
-            TRY(graph_zero(g, &g->clear, graph_window_of(model_state_grad(s, e), &w), err));
-        if (pos != MODEL_NO_TENSOR) TRY(graph_zero(g, &g->clear, model_state_grad(s, pos), err));
+            TRY(graph_zero(&g->clear, graph_window_of(model_state_grad(s, e), &w), err));
+        if (pos != MODEL_NO_TENSOR) TRY(graph_zero(&g->clear, model_state_grad(s, pos), err));
     }
-    return gains ? graph_zero(g, &g->clear, (ops_view){s->grads, s->gains_at - s->trained_at, gains}, err)
+    return gains ? graph_zero(&g->clear, (ops_view){s->grads, s->gains_at - s->trained_at, gains}, err)
                  : COLM_OK;
 }
 
@@ -236,7 +236,7 @@ colm_status graph_backward(model_graph *g, colm_err *err) {
     uint32_t L = g->s->config.layers;
     if (g->lo[1] == g->hi[1]) return COLM_OK;
     TRY(clear(g, err));
-    TRY(graph_zero(g, &g->backward, act_view(g, &g->dx), err));
+    TRY(graph_zero(&g->backward, act_view(g, &g->dx), err));
     TRY(input_norm(g, PARAM_NORMF, PARAM_NORMFB, 0, &g->layer[L].part[1].x, &g->layer[L].part[1].stat1, &g->dhf,
                    err));
     for (uint32_t l = L; l-- > 0;) TRY(layer_backward(g, l, err));

@@ -142,7 +142,7 @@ ops_view graph_first(const model_graph *g, uint32_t layer);
 /* z = x + y over the columns of chains lo.. hi-1. */
 COLM_MUST_USE colm_status graph_add(model_graph *g, ops_list *l, const act *x, const act *y, const act *z,
                                     uint32_t lo, uint32_t hi, colm_err *err);
-COLM_MUST_USE colm_status graph_zero(model_graph *g, ops_list *l, ops_view v, colm_err *err);
+COLM_MUST_USE colm_status graph_zero(ops_list *l, ops_view v, colm_err *err);
 
 struct abi_head_norm graph_head_norm(const model_graph *g, uint32_t chain, uint32_t heads, const act *x,
                                      const act *y, const act *stat, stat_per per);

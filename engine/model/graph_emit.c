@@ -148,8 +148,7 @@ colm_status graph_add(model_graph *g, ops_list *l, const act *x, const act *y, c
     return ops_add(l, &c, err);
 }
 
-colm_status graph_zero(model_graph *g, ops_list *l, ops_view v, colm_err *err) {
-    (void)g;
+colm_status graph_zero(ops_list *l, ops_view v, colm_err *err) {
     ops_call c = {.op = OP_ZERO, .t = {v}, .p.zero = {(uint32_t)v.len}};
     return ops_add(l, &c, err);
 }

@@ -157,7 +157,10 @@ static colm_status steps_run(model_state *state, model_graph *g, const train_job
         graph_update u = {train_lr(p, s), p->beta1, p->beta2, p->eps, p->decay, p->clip, s + 1};
         graph_report r;
         colm_status st = one_step(state, g, job, s, &u, tokens, targets, &r, err);
-        if (st) return err_at(err, "step %llu", (unsigned long long)s);
+        if (st) {
+            err_at(err, "step %llu", (unsigned long long)s);
+            return st; /* also of an error told to nobody */
+        }
         if (!isfinite(r.loss) || !isfinite(r.grad_norm))
             return err_set(
                 err, COLM_E_CHECK,
