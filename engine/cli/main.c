@@ -72,8 +72,7 @@ static const command commands[] = {
      "Trains, grows and evaluates as the file says (experiments/README.md) and writes\n"
      "every number to the database. A run that was stopped or killed is taken up at\n"
      "its last finished stage. Ctrl-C stops after the current step; twice, at once.",
-     {&opt_db, &opt_device, &opt_kernels, &opt_fresh, &opt_validate, &opt_sync, &opt_submit,
-      &opt_unsafe}},
+     {&opt_db, &opt_device, &opt_kernels, &opt_fresh, &opt_validate, &opt_sync, &opt_submit, &opt_unsafe}},
     {"validate",
      "EXPERIMENT.json",
      1,
@@ -363,13 +362,14 @@ static colm_status do_run(const args *a, colm_err *err) {
         return err->code = COLM_E_USAGE;
     }
     listen_to_signals();
-    colm_run_params p = {.path = a->word[0],
-                         .db = a->db,
-                         .device = {a->device, a->kernels, a->validate, a->sync, (uint64_t)(gflop * 1e9), a->unsafe},
-                         .fresh = a->fresh,
-                         .event = on_event,
-                         .stop = stop_asked,
-                         .user = &s};
+    colm_run_params p = {
+        .path = a->word[0],
+        .db = a->db,
+        .device = {a->device, a->kernels, a->validate, a->sync, (uint64_t)(gflop * 1e9), a->unsafe},
+        .fresh = a->fresh,
+        .event = on_event,
+        .stop = stop_asked,
+        .user = &s};
     colm_status st = colm_run(&p, err);
     close_progress(&s);
     return st;

@@ -19,10 +19,11 @@ static colm_status check_verdict(const gpu_device *d, const char *kernels, colm_
     char failed[256];
     for (size_t i = 0; i < 2; i++)
         if (gpu_verdict_failed(d, both[i], failed, sizeof failed))
-            return err_set(err, COLM_E_DEVICE,
-                           "%s, %s: the last `colm selftest` found wrong results with class %s in: %s; run it again "
-                           "after an update, choose another device or --kernels, or trust it with --unsafe-device",
-                           gpu_get_info(d)->name, gpu_get_info(d)->driver, both[i], failed);
+            return err_set(
+                err, COLM_E_DEVICE,
+                "%s, %s: the last `colm selftest` found wrong results with class %s in: %s; run it again "
+                "after an update, choose another device or --kernels, or trust it with --unsafe-device",
+                gpu_get_info(d)->name, gpu_get_info(d)->driver, both[i], failed);
     return COLM_OK;
 }
 
