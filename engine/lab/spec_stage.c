@@ -252,8 +252,15 @@ static colm_status read_added(json_value v, const model_config *before, const mo
 /* "kv": a model of one chain may grow as CoLM or as CoLM-Air; with more it is what it is. */
 static colm_status read_kv(json_value v, model_config *io, colm_err *err) {
     json_value kv = json_get(v, "kv");
+    const model_config before = *io;
     if (!kv.doc) return COLM_OK;
     colm_status s = model_family_read(v, &io->family, err);
+    if (!s && io->n_chains == 1 && !model_config_extends(io, &before))
+        return json_fail(
+            kv, err,
+            "the tiled map would give the %u heads of chain 1 other key-value heads (of %u) than they have: "
+            "\"grouped\" keeps them",
+            before.chain[0].heads, before.chain[0].kv_heads);
     if (s || io->n_chains == 1) return s;
     return json_fail(kv, err,
                      "the model has %u chains already: only one of a single chain can choose its \"kv\"",

@@ -175,12 +175,21 @@ colm_status model_state_download_grads(model_state *s, model_weights *w, colm_er
     return transfer(s, s->grads, s->trained_at, w, true, err);
 }
 
-colm_status model_state_check_trained(model_state *s, colm_err *err) {
+/* Whether a kind can have a gradient at all: scores that all keys share, or that nothing competes with, change
+ * nothing. */
+static bool can_move(const model_config *c, param_kind k, bool attends) {
+    bool scores =
+        k == PARAM_Q || k == PARAM_K || k == PARAM_BQ || k == PARAM_BK || k == PARAM_QN || k == PARAM_KN;
+    if (k == PARAM_BK && c->family.position == POSITION_LEARNED && !c->family.qk_norm) return false;
+    return attends || !scores;
+}
+
+colm_status model_state_check_trained(model_state *s, bool attends, colm_err *err) {
     colm_status st = COLM_OK;
     float tmp[4096];
     for (size_t i = 0; i < s->n_tensors && !st; i++) {
         const state_tensor *p = &s->tensor[i];
-        bool moved = !p->trained;
+        bool moved = !p->trained || !can_move(&s->config, s->shape[i].kind, attends);
         for (uint64_t at = 0; at < p->len && !moved; at += sizeof tmp / sizeof *tmp) {
             uint64_t n = p->len - at < sizeof tmp / sizeof *tmp ? p->len - at : sizeof tmp / sizeof *tmp;
             if ((st = ops_read(s->machine, s->moment2, p->off - s->trained_at + at, tmp, n, err))) return st;

@@ -54,8 +54,9 @@ COLM_MUST_USE colm_status model_state_download(model_state *s, model_weights *w,
  * checks). */
 COLM_MUST_USE colm_status model_state_download_grads(model_state *s, model_weights *w, colm_err *err);
 /* COLM_E_CHECK naming the first trained tensor whose second moment is still all zero: it never had a gradient.
- */
-COLM_MUST_USE colm_status model_state_check_trained(model_state *s, colm_err *err);
+ * `attends` false: rows see only themselves (one token, or a window of one), so queries and keys cannot have
+ * one. */
+COLM_MUST_USE colm_status model_state_check_trained(model_state *s, bool attends, colm_err *err);
 
 /* Elements to a multiple of 64, where a view may begin. */
 static inline uint64_t model_align(uint64_t n) {

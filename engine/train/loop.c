@@ -200,7 +200,8 @@ colm_status train_run(ops_machine *m, model_weights *w, const train_job *job, tr
     r.memory = ops_bytes(m, NULL);
     if (!st) st = steps_run(s, g, job, ids, ids + rows, &r, err);
     /* The head of a new chain starts at zero, so its body has no gradient before the second step. */
-    if (!st && r.steps >= 2) st = model_state_check_trained(s, err);
+    if (!st && r.steps >= 2)
+        st = model_state_check_trained(s, p->context > 1 && part->config.family.window != 1, err);
     if (!st) st = model_state_download(s, part, err);
     if (!st && part != w) memcpy(w->data, part->data, part->n_elems * sizeof *w->data);
     if (!st) *ret = r;

@@ -103,7 +103,7 @@ static void comes_alive(ops_machine *m, const growth *k, const model_weights *bi
             CHECK_OK(model_graph_train(g, tokens, targets, &u, &r, &err), err);
             CHECK(isfinite(r.loss) && r.grad_norm > 0);
         }
-        CHECK_OK(model_state_check_trained(s, &err), err);
+        CHECK_OK(model_state_check_trained(s, true, &err), err);
         CHECK_OK(model_state_download(s, end, &err), err);
         for (size_t i = 0; i < big->n_tensors; i++)
             if (!CHECK(run_same_tensor(big, end, i) == (big->tensor[i].chain < k->old)))
