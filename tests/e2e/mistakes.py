@@ -7,9 +7,11 @@ import subprocess
 from bench import INPUT, IO, NO_DEVICE, USAGE, Skip, check, equal, experiment, has, main
 
 COMMANDS = {  # and what each takes
-    "run": ["--db", "--device", "--kernels", "--fresh", "--validate", "--sync", "--submit-gflop"],
+    "run": ["--db", "--device", "--kernels", "--fresh", "--validate", "--sync", "--submit-gflop", "--unsafe-device"],
     "validate": [],
     "plan": ["--json", "--csv"],
+    "bench": ["--device", "--kernels", "--profile", "--json", "--csv"],
+    "selftest": ["--device", "--kernels", "--validate", "--json", "--csv"],
     "devices": ["--json", "--csv"],
     "compare": ["--db", "--json", "--csv"],
     "runs": ["--db", "--json", "--csv"],

@@ -167,9 +167,9 @@ static void one_chain_grows_as_either(void) {
     }
     spec_free(&s);
     // Odd head counts grow too: there are no key-value heads to divide.
-    s = read_edited(ADD, "{\"add\": [1], \"kv\": \"tiled\"}");
+    s = read_edited(ADD, "{\"add\": [1], \"kv\": \"grouped\"}");
     a = arm(s, "expand");
-    if (a) CHECK(a->stage[0].model.chain[1].heads == 1 && a->stage[0].model.family.kv == KV_TILED);
+    if (a) CHECK(a->stage[0].model.chain[1].heads == 1 && a->stage[0].model.family.kv == KV_GROUPED);
     spec_free(&s);
     s = read_edited(ADD,
                     "{\"add\": [{\"width\": 8, \"heads\": 3, \"ffn\": 5, \"tied\": false}, 2], \"tie\": true}");
@@ -337,7 +337,10 @@ static const struct {
      "choose"},
     {ADD, "{\"add\": [2], \"kv\": \"tield\"}", "stages[0].grow.kv: \"tield\" is not one of"},
     {ADD, "{\"add\": [2], \"tie\": \"all\"}", "stages[0].grow.tie: \"all\" is not true or false"},
-    {ADD, "{\"add\": [{\"width\": 8, \"heads\": 2, \"ffn\": 8, \"kv_heads\": 2}], \"kv\": \"tiled\"}",
+    {ADD, "{\"add\": [1], \"kv\": \"tiled\"}",
+     ":16: arms.expand.stages[0].grow.kv: the tiled map would give the 4 heads of chain 1 other key-value "
+     "heads (of 2)"},
+    {ADD, "{\"add\": [{\"width\": 8, \"heads\": 2, \"ffn\": 8, \"kv_heads\": 2}], \"kv\": \"grouped\"}",
      "stages[0].grow.add[0].kv_heads: is 2, expected 0"},
     /* train */
     {PAIR, PAIR ", \"accumulate\": 0", "stages[2].train.accumulate: 0 is not a whole number from 1 to 4096"},
