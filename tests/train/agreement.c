@@ -52,8 +52,8 @@ static model_weights *weights_of(const kind *k) {
      * thousandfold in 20 steps. */
     for (size_t i = 0; w && c.family.norm == NORM_RMS_PLUS_ONE && i < w->n_tensors; i++) {
         const model_tensor *t = &w->tensor[i];
-        for (size_t k = t->off; param_get(t->kind)->init == INIT_GAIN && k < t->off + run_elems(t); k++)
-            w->data[k] -= 1;
+        for (size_t e = t->off; param_get(t->kind)->init == INIT_GAIN && e < t->off + run_elems(t); e++)
+            w->data[e] -= 1;
     }
     return w;
 }
