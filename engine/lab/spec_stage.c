@@ -215,6 +215,10 @@ static void add_train(const spec_reader *r, const model_config *before, const sp
     str_addf(out, "],\"train\":{\"tokens\":%llu,\"freeze\":%u", (unsigned long long)st->train.tokens,
              st->train.frozen);
     for (size_t i = 0; i < SPEC_COUNT(train_field); i++) {
+        /* How often to log and what to keep in memory change no bit of the result. */
+        if (train_field[i].at == offsetof(train_params, log_every) ||
+            train_field[i].at == offsetof(train_params, recompute))
+            continue;
         str_add(out, ",");
         spec_field_add(&train_field[i], &st->train, out);
     }

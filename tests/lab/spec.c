@@ -177,8 +177,8 @@ static void canonical_is_canonical(void) {
         "\"text\":[\"data/"
         "bible\"]},\"weight\":1}],\"tokenizer\":\"bytes\",\"train\":{\"accumulate\":1,\"batch\":8,"
         "\"beta1\":0.9,\"beta2\":0.95,\"clip\":1,\"context\":128,\"decay\":0.1,\"documents\":\"packed\","
-        "\"eps\":1e-08,\"freeze\":0,\"log_every\":10,\"loss\":{\"scale\":1,\"weights\":[1]},\"lr\":0.002,"
-        "\"min_lr\":0.1,\"only\":\"all\",\"recompute\":false,\"tokens\":5000,\"warmup\":20}}");
+        "\"eps\":1e-08,\"freeze\":0,\"loss\":{\"scale\":1,\"weights\":[1]},\"lr\":0.002,"
+        "\"min_lr\":0.1,\"only\":\"all\",\"tokens\":5000,\"warmup\":20}}");
     spec_free(&s);
 }
 

@@ -228,11 +228,10 @@ static void a_loss_has_one_canonical_form(void) {
         {PAIR, PAIR ", \"loss\": {\"scale\": 2}"},
         {PAIR ", \"loss\": \"multi\"", PAIR ", \"loss\": [0.5, 0.5]"},
         {PAIR ", \"loss\": {\"scale\": 1}", PAIR ", \"loss\": {\"scale\": 1, \"weights\": [1]}"},
-        {PAIR, PAIR ", \"accumulate\": 1, \"only\": \"all\", \"documents\": \"packed\", \"recompute\": false"}};
-    static const char *const other[] = {", \"loss\": \"multi\"",      ", \"loss\": {\"scale\": 1}",
-                                        ", \"loss\": [0, 2]",         ", \"only\": \"head\"",
-                                        ", \"accumulate\": 2",        ", \"recompute\": true",
-                                        ", \"documents\": \"masked\""};
+        {PAIR, PAIR ", \"accumulate\": 1, \"only\": \"all\", \"documents\": \"packed\", \"recompute\": true"}};
+    static const char *const other[] = {", \"loss\": \"multi\"", ", \"loss\": {\"scale\": 1}",
+                                        ", \"loss\": [0, 2]",    ", \"only\": \"head\"",
+                                        ", \"accumulate\": 2",   ", \"documents\": \"masked\""};
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
         spec *a = read_edited(PAIR, said[i][0]), *b = read_edited(PAIR, said[i][1]);
         const spec_arm *x = arm(a, "expand"), *y = arm(b, "expand");

@@ -98,8 +98,16 @@ out:
     free(schema);
 }
 
-/* Defaults that the canonical form says in other words: per chain, or by weights. */
-static const char *const restated[] = {"tie", "loss"};
+/* Defaults that the canonical form says in other words (per chain, by weights), or not at all: they decide no
+ * result. */
+static const char *const restated[] = {"tie", "loss", "log_every", "recompute"};
+
+static bool is_restated(const char *key) {
+    bool found = false;
+    for (size_t i = 0; i < sizeof restated / sizeof *restated; i++)
+        found = found || strcmp(key, restated[i]) == 0;
+    return found;
+}
 
 /* Where the canonical form of a stage has a key of the schema's groups "train" and "model". */
 static json_value filled(json_value stage, const char *group, const char *key) {
@@ -147,7 +155,7 @@ static void schema_has_the_defaults_that_are_filled(void) {
         for (size_t k = 0; k < json_count(keys); k++) {
             const char *key = json_key_at(keys, k);
             json_value preset = json_get(json_value_at(keys, k), "default");
-            if (!preset.doc || strcmp(key, restated[0]) == 0 || strcmp(key, restated[1]) == 0) continue;
+            if (!preset.doc || is_restated(key)) continue;
             n++;
             same_value(filled(json_root(stage), row[g].group, key), preset, key);
         }
