@@ -71,8 +71,9 @@ const gpu_switches *gpu_get_switches(const gpu_device *d);
 
 /* Device memory, zero-filled on creation. Usable as storage, uniform texel (RGBA32F) and transfer; size is
  * rounded up to a multiple of 256 bytes. Not to be created or freed between gpu_begin and gpu_end: creation is
- * COLM_E_BUG then, and freeing drops what was recorded, which gpu_end reports. `purpose` names it in errors. With
- * the switch `guard` whoever wrote beyond the bytes asked for makes gpu_end fail with COLM_E_DEVICE, by purpose. */
+ * COLM_E_BUG then, and freeing drops what was recorded, which gpu_end reports. `purpose` names it in errors.
+ * With the switch `guard` whoever wrote beyond the bytes asked for makes gpu_end fail with COLM_E_DEVICE, by
+ * purpose. */
 typedef struct gpu_buffer gpu_buffer;
 COLM_MUST_USE colm_status gpu_buffer_create(gpu_device *d, size_t bytes, const char *purpose, gpu_buffer **ret,
                                             colm_err *err);

@@ -15,7 +15,7 @@
 #define GPU_PUSH 128              /* push constants, bytes */
 #define GPU_RING 4                /* submissions under way at once */
 #define GPU_STAGING (16ull << 20) /* bytes copied at a time where memory cannot be mapped */
-#define GPU_MARK 0x7fc5c01au     /* word of guards and poison: NaN to a float, far outside to an index */
+#define GPU_MARK 0x7fc5c01au      /* word of guards and poison: NaN to a float, far outside to an index */
 #define GPU_TEXEL 16              /* bytes of an RGBA32F texel */
 
 /* Where the validation layer reports to. */
@@ -73,9 +73,9 @@ struct gpu_buffer {
     uint64_t bytes;
     uint64_t base, used; /* first byte behind the guard in front (0: no guards); bytes asked for, in words */
     gpu_buffer *prev, *next; /* of the device's list; the staging buffer is not in it */
-    unsigned char *map;  /* NULL: staged */
-    unsigned char *real; /* with non_coherent: the mapping that `map` is a copy of */
-    bool coherent;      /* mapped memory needs no flush */
+    unsigned char *map;      /* NULL: staged */
+    unsigned char *real;     /* with non_coherent: the mapping that `map` is a copy of */
+    bool coherent;           /* mapped memory needs no flush */
     uint32_t heap;
     uint64_t reserved; /* bytes of the allocation */
     char purpose[64];

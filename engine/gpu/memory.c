@@ -51,10 +51,10 @@ static colm_status no_room(const gpu_device *d, uint64_t bytes, const char *purp
 
 /* The host sees a copy of the mapping, which only flushes and invalidations bring up to date. */
 static colm_status pretend(gpu_buffer *b, colm_err *err) {
-    unsigned char *copy = mem_alloc(b->reserved, 1);
-    if (!copy) return err_nomem(err, b->reserved, b->purpose);
+    unsigned char *seen = mem_alloc(b->reserved, 1);
+    if (!seen) return err_nomem(err, b->reserved, b->purpose);
     b->real = b->map;
-    b->map = copy;
+    b->map = seen;
     b->coherent = false;
     return COLM_OK;
 }
