@@ -58,9 +58,10 @@ typedef struct {
 /* The Vulkan devices of this machine. */
 colm_status colm_devices(colm_format f, char **ret_text, colm_err *err);
 
-/* Runs every operation, forward and backward, with every kernel that the device takes (or of the class asked for)
- * and holds the results against double precision: a row each, with error and limit. Takes seconds. The verdict is
- * kept in the shader cache; colm_run refuses a device that failed. *ret_text is set also with COLM_E_CHECK. */
+/* Runs every operation, forward and backward, with every kernel that the device takes (or of the class asked
+ * for) and holds the results against double precision: a row each, with error and limit. Takes seconds. The
+ * verdict is kept in the shader cache; colm_run refuses a device that failed. *ret_text is set also with
+ * COLM_E_CHECK. */
 colm_status colm_selftest(const colm_device_params *device, colm_format f, char **ret_text, colm_err *err);
 
 /* Reads and checks an experiment file without opening data, devices or databases. *ret_text says what is in it.
@@ -92,11 +93,11 @@ typedef struct {
  * and the call, but not the others. Checkpoints and token files lie beside the database in "<db>.files/". */
 colm_status colm_run(const colm_run_params *p, colm_err *err);
 
-/* How fast whole training steps of fixed configurations are on a device (cases a to f, random tokens), or with `profile` where
- * a step's time goes by operation. No data or database is opened. */
+/* How fast whole training steps of fixed configurations are on a device (cases a to f, random tokens), or with
+ * `profile` where a step's time goes by operation. No data or database is opened. */
 typedef struct {
     colm_device_params device;
-    const char *cases; /* letters of the cases; NULL: all */
+    const char *cases;       /* letters of the cases; NULL: all */
     uint32_t batch, context; /* 0: 8 x 256 */
     double seconds;          /* per case; 0: 5 */
     bool profile;

@@ -1,9 +1,9 @@
 /* Push constants of every operation, read by C (engine/ops) and GLSL alike.
  *
- * Units: all offsets, strides and counts are in elements (floats), never bytes. A matrix is (buffer view, ld, o): its
- * element (r, c) lies at r*ld + o + c of the view. Strides ld and column offsets o are multiples of 8, so four
- * neighbours always form an aligned vec4. Columns beyond a chain's true width, up to the next multiple of 8, hold zero
- * in every matrix and weight and are included in the counts below unless said otherwise. */
+ * Units: all offsets, strides and counts are in elements (floats), never bytes. A matrix is (buffer view, ld,
+ * o): its element (r, c) lies at r*ld + o + c of the view. Strides ld and column offsets o are multiples of 8,
+ * so four neighbours always form an aligned vec4. Columns beyond a chain's true width, up to the next multiple
+ * of 8, hold zero in every matrix and weight and are included in the counts below unless said otherwise. */
 #ifndef COLM_ABI_H
 #define COLM_ABI_H
 
@@ -19,8 +19,8 @@ typedef float abi_float;
 #define ABI_NO_TARGET 0xFFFFFFFFu /* a row that has no next token: no loss, no gradient */
 #define ABI_SUMSQ_CHUNK 8192u     /* elements per partial sum of squares */
 
-/* X[r, xo+c] (acc 1: +)= scale E[token[r] - first, c]. The view of E may be a window of a larger table: rows whose token
- * is not in first .. first+count-1 are left as they are; count 0: every token has its row. */
+/* X[r, xo+c] (acc 1: +)= scale E[token[r] - first, c]. The view of E may be a window of a larger table: rows
+ * whose token is not in first .. first+count-1 are left as they are; count 0: every token has its row. */
 struct abi_embed {
     abi_uint rows, cols, lde, ldx, xo;
     abi_float scale; /* 1 for a plain copy */
@@ -39,16 +39,18 @@ struct abi_embed_grad {
 #define ABI_NORM_RMS_PLUS 1u /* the gain is 1 + g */
 #define ABI_NORM_LAYER 2u
 
-/* Norm of one chain. RMS: s[so+r] = 1/sqrt(mean_{c<width} X^2 + eps); Y = X s g. Layer norm: also the mean of the row at
- * mo+r; s = 1/sqrt(mean (X - mean)^2 + eps); Y = (X - mean) s g. `width` is the true width; the padding of Y becomes 0. */
+/* Norm of one chain. RMS: s[so+r] = 1/sqrt(mean_{c<width} X^2 + eps); Y = X s g. Layer norm: also the mean of
+ * the row at mo+r; s = 1/sqrt(mean (X - mean)^2 + eps); Y = (X - mean) s g. `width` is the true width; the
+ * padding of Y becomes 0. */
 struct abi_norm {
     abi_uint rows, width, cols, ldx, xo, ldy, yo, so;
     abi_float eps;
     abi_uint kind, mo;
 };
 
-/* RMS norm of every head of hd columns, at xo + h*hd and yo + h*hd: Y = X s g with one gain of hd numbers for all heads;
- * s at so + h*rows + r. Kinds as above, without layer norm. Columns beyond the heads are not touched. */
+/* RMS norm of every head of hd columns, at xo + h*hd and yo + h*hd: Y = X s g with one gain of hd numbers for
+ * all heads; s at so + h*rows + r. Kinds as above, without layer norm. Columns beyond the heads are not
+ * touched. */
 struct abi_head_norm {
     abi_uint rows, heads, hd, ldx, xo, ldy, yo, so, kind;
     abi_float eps;
@@ -60,26 +62,27 @@ struct abi_bias {
 };
 
 /* One chain's linear, its input gradient or its weight gradient: rows M, outputs N, inputs K (padded counts).
- * Y (M x N at ldy, yo), X (M x K at ldx, xo), W (N x K at ldw, wo). init 0: start from zero, 1: from the tensor R, which
- * has the layout of the result and may be the result itself. */
+ * Y (M x N at ldy, yo), X (M x K at ldx, xo), W (N x K at ldw, wo). init 0: start from zero, 1: from the tensor
+ * R, which has the layout of the result and may be the result itself. */
 struct abi_linear {
     abi_uint M, N, K, ldx, xo, ldw, wo, ldy, yo, init;
 };
 
-/* Rotates heads of width hd at columns xo + h*hd in place: halves (a, b) -> (a c - b s, b c + a s), position r % T;
- * sign -1 turns back. Table: T rows of hd floats, cosines then sines. */
+/* Rotates heads of width hd at columns xo + h*hd in place: halves (a, b) -> (a c - b s, b c + a s), position r
+ * % T; sign -1 turns back. Table: T rows of hd floats, cosines then sines. */
 struct abi_rope {
     abi_uint rows, T, heads, hd, ld, xo;
     abi_float sign;
 };
 
-/* Causal attention of one chain's heads over sequences of T rows; rows = B*T. Query head h at columns qo + h*hd reads a
- * key-value head at ko + that*hd (K and V share ldk, ko): for map 0 head h*kv_heads/heads, rounded down (where heads is no
- * multiple, some are read by more), for map 1 head (h0 + h) % kv_heads, h0 the chain's first head of all chains' (tiled).
- * Statistics of head h and row r: the softmax's at so + h*rows + r, delta at dlo + h*rows + r.
- * masked 1: row r sees no position of its sequence before first[r], which is at most its own; 0: first is not read.
- * cap > 0: the score s = scale q.k becomes cap tanh(s/cap). acc 1: the key and value gradients go on from what dK and dV
- * hold (old value first, then query heads and rows ascending). masked, cap > 0 and acc are settled when a call is prepared. */
+/* Causal attention of one chain's heads over sequences of T rows; rows = B*T. Query head h at columns qo + h*hd
+ * reads a key-value head at ko + that*hd (K and V share ldk, ko): for map 0 head h*kv_heads/heads, rounded down
+ * (where heads is no multiple, some are read by more), for map 1 head (h0 + h) % kv_heads, h0 the chain's first
+ * head of all chains' (tiled). Statistics of head h and row r: the softmax's at so + h*rows + r, delta at dlo +
+ * h*rows + r. masked 1: row r sees no position of its sequence before first[r], which is at most its own; 0:
+ * first is not read. cap > 0: the score s = scale q.k becomes cap tanh(s/cap). acc 1: the key and value
+ * gradients go on from what dK and dV hold (old value first, then query heads and rows ascending). masked, cap
+ * > 0 and acc are settled when a call is prepared. */
 struct abi_attn {
     abi_uint rows, T, heads, kv_heads, hd, ldq, qo, ldk, ko, ldo, oo, so;
     abi_float scale;
@@ -91,14 +94,14 @@ struct abi_attn {
 #define ABI_ACT_GELU_TANH 1u /* a/2 (1 + tanh(sqrt(2/pi) (a + 0.044715 a^3))) */
 #define ABI_ACT_GELU 2u      /* a/2 (1 + erf(a/sqrt(2))) */
 
-/* Elementwise over rows x cols; A and B at (lda, ao), Z at (ldz, zo). Of swiglu alone: the activation, and plain 1 for
- * Z = act(A) without B, whose view is then A's. */
+/* Elementwise over rows x cols; A and B at (lda, ao), Z at (ldz, zo). Of swiglu alone: the activation, and
+ * plain 1 for Z = act(A) without B, whose view is then A's. */
 struct abi_ew {
     abi_uint rows, cols, lda, ao, ldz, zo, act, plain;
 };
 
-/* Cross-entropy over the first `vocab` columns (true count) of logits with stride ld. weight: of each row that has a
- * target, in the gradient. cap above 0: of the logits cap tanh(l / cap). */
+/* Cross-entropy over the first `vocab` columns (true count) of logits with stride ld. weight: of each row that
+ * has a target, in the gradient. cap above 0: of the logits cap tanh(l / cap). */
 struct abi_xent {
     abi_uint rows, vocab, ld;
     abi_float weight, cap;
@@ -115,7 +118,8 @@ struct abi_clip {
     abi_float clip;
 };
 
-/* Decoupled weight decay Adam (Loshchilov & Hutter 2019), g scaled by out[1] of abi_clip; c1 = 1/(1-beta1^t), c2 alike. */
+/* Decoupled weight decay Adam (Loshchilov & Hutter 2019), g scaled by out[1] of abi_clip; c1 = 1/(1-beta1^t),
+ * c2 alike. */
 struct abi_adamw {
     abi_uint n;
     abi_float lr, beta1, beta2, eps, decay, c1, c2;

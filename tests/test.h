@@ -3,7 +3,8 @@
  *     static void adds(void) { CHECK(1 + 1 == 2); CHECK_NEAR(0.1 + 0.2, 0.3, 1e-15); }
  *     int main(int argc, char **argv) { TEST(adds); return test_end(); }
  *
- * A case without a single CHECK fails: it could not have failed otherwise. test_skip("why") ends a case as skipped. */
+ * A case without a single CHECK fails: it could not have failed otherwise. test_skip("why") ends a case as
+ * skipped. */
 #ifndef COLM_TESTS_TEST_H
 #define COLM_TESTS_TEST_H
 
@@ -41,7 +42,8 @@ static inline bool test_near_(double a, double b, double tol, const char *what, 
 }
 static inline bool test_str_(const char *a, const char *b, const char *what, const char *file, int line) {
     bool ok = a && b && strcmp(a, b) == 0;
-    if (!test_check_(ok, what, file, line)) printf("#   \"%s\"\n#   \"%s\"\n", a ? a : "(null)", b ? b : "(null)");
+    if (!test_check_(ok, what, file, line))
+        printf("#   \"%s\"\n#   \"%s\"\n", a ? a : "(null)", b ? b : "(null)");
     return ok;
 }
 static inline bool test_has_(const char *text, const char *part, const char *what, const char *file, int line) {
@@ -54,7 +56,9 @@ static inline bool test_ok_(int status, const char *text, const char *what, cons
     if (!test_check_(ok, what, file, line)) printf("#   status %d: %s\n", status, text);
     return ok;
 }
-static inline void test_skip(const char *why) { test_skip_ = why; }
+static inline void test_skip(const char *why) {
+    test_skip_ = why;
+}
 static inline void test_run_(const char *name, void (*fn)(void)) {
     test_checks_ = test_bad_ = 0;
     test_skip_ = NULL;

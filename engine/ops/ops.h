@@ -179,7 +179,7 @@ typedef struct {
     uint64_t submit_flops;
     const log_sink *log;
     const gpu_switches *switches; /* NULL: those of COLM_DEBUG */
-    bool unsafe;                  /* also a device on which the newest selftest failed (engine/ops/selftest.h) */
+    bool unsafe; /* also a device on which the newest selftest failed (engine/ops/selftest.h) */
 } ops_open_params;
 COLM_MUST_USE colm_status ops_open(const ops_open_params *p, ops_machine **ret, colm_err *err);
 /* Messages of the validation layer so far; 0 for machines without one. */
@@ -198,10 +198,12 @@ void ops_buffer_free(ops_machine *m, ops_buf *b);
 uint64_t ops_buffer_len(const ops_machine *m, ops_buf b);
 /* Bytes now allocated for a purpose (NULL: all), counted as a float device would. */
 uint64_t ops_bytes(const ops_machine *m, const char *purpose);
-/* Most elements that one view may have (the device's binding and texel limits). Tests lower it to see windows at work. */
+/* Most elements that one view may have (the device's binding and texel limits). Tests lower it to see windows
+ * at work. */
 uint64_t ops_window(const ops_machine *m);
 void ops_limit_window(ops_machine *m, uint64_t elements);
-/* Bytes that buffers can take in all: the device's largest heap, or the machine's memory where the CPU is the device. */
+/* Bytes that buffers can take in all: the device's largest heap, or the machine's memory where the CPU is the
+ * device. */
 uint64_t ops_memory(const ops_machine *m);
 /* Copies in the buffer's own type (float or uint32_t); blocking. On the plan machine they do nothing. */
 COLM_MUST_USE colm_status ops_write(ops_machine *m, ops_buf b, uint64_t off, const void *src, uint64_t n,
