@@ -51,8 +51,8 @@ static const stage tiny = {"tiny", 300, 1, 1, 16, 0, false, {{16, 2, 1, 24}, {16
 static const stage stages[] = {
     {"parameters", 30000, 1, 1, 16, 0, false, {{48, 2, 1, 24}, {40, 2, 1, 24}}},
     {"frozen parameters", 30000, 1, 1, 16, 1, false, {{48, 2, 1, 24}, {40, 2, 1, 24}}},
-    {"activations", 300, 6, 8, 128, 0, false, {{80, 2, 1, 264}, {80, 2, 1, 264}}},
-    {"activations computed again", 300, 6, 8, 128, 0, true, {{80, 2, 1, 264}, {80, 2, 1, 264}}},
+    {"activations", 300, 6, 4, 128, 0, false, {{80, 2, 1, 264}, {80, 2, 1, 264}}},
+    {"activations computed again", 300, 6, 4, 128, 0, true, {{80, 2, 1, 264}, {80, 2, 1, 264}}},
 };
 #define STAGES (sizeof stages / sizeof *stages)
 
