@@ -263,7 +263,7 @@ colm_status gpu_move(gpu_buffer *b, uint64_t at, unsigned char *dst, const unsig
     }
     if (b->map) {
         s = gpu_sync_map(b, at, n, false, err);
-        if (!s) memcpy(dst, b->map + at, n);
+        if (!s && dst) memcpy(dst, b->map + at, n);
         return s;
     }
     if (!d->staging) {
