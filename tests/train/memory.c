@@ -1,5 +1,6 @@
 /* Memory as planned: what a process grows by in training, what the optimizer takes, what is refused. Each
  * training runs in a process of its own. */
+#include <malloc.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,9 +9,10 @@
 #include "tests/data/scratch.h"
 #include "tests/model/models.h"
 
-/* Beside the plan, once a first training has loaded the driver and compiled its kernels: kernels for other
- * shapes, descriptors, the batch on the host, what the allocator keeps. */
-#define ALLOWANCE (12.0 * 1048576)
+/* Beside the plan, once a step of the same stage has loaded the driver and compiled its kernels (which takes
+ * some 25 MiB for each compiler at work, and is told as a note): descriptors, the batch on the host, what the
+ * allocator keeps. */
+#define ALLOWANCE (8.0 * 1048576)
 
 static scratch folder;
 static corpus *texts;
@@ -47,7 +49,6 @@ typedef struct {
     model_chain chain[2];
 } stage;
 
-static const stage tiny = {"tiny", 300, 1, 1, 16, 0, false, {{16, 2, 1, 24}, {16, 2, 1, 24}}};
 static const stage stages[] = {
     {"parameters", 30000, 1, 1, 16, 0, false, {{48, 2, 1, 24}, {40, 2, 1, 24}}},
     {"frozen parameters", 30000, 1, 1, 16, 1, false, {{48, 2, 1, 24}, {40, 2, 1, 24}}},
@@ -65,7 +66,7 @@ static model_config config_of(const stage *s) {
 static train_params params_of(const stage *s) {
     return (train_params){.batch = s->B,
                           .context = s->T,
-                          .tokens = 3ull * s->B * s->T,
+                          .tokens = 1,
                           .lr = 1e-3,
                           .min_lr = 0.1,
                           .beta1 = 0.9,
@@ -93,17 +94,20 @@ static bool watch(void *user, const train_tick *t) {
     return false;
 }
 
-/* Three steps; what the process held before, with the weights, and at most after a step. False on failure. */
-static bool train(ops_machine *m, const stage *s, double *before, double *peak, uint64_t *bytes) {
+/* Some steps; what the process held before, with the weights, and at most after a step. False on failure. */
+static bool train(ops_machine *m, const stage *s, uint64_t steps, double *before, double *peak,
+                  uint64_t *bytes) {
     colm_err err = {0};
     model_config c = config_of(s);
     model_weights *w = NULL;
     train_job job = {
         .params = params_of(s), .part = &part, .n_parts = 1, .seed = 5, .tick = watch, .user = peak};
     train_result r = {0};
+    job.params.tokens = steps * s->B * s->T;
     bool ok = CHECK_OK(model_weights_init(&c, 3, &w, &err), err);
+    malloc_trim(0);
     *before = *peak = resident();
-    ok = ok && CHECK_OK(train_run(m, w, &job, &r, &err), err) && CHECK(r.steps == 3);
+    ok = ok && CHECK_OK(train_run(m, w, &job, &r, &err), err) && CHECK(r.steps == steps);
     *bytes = r.memory;
     model_weights_free(&w);
     return ok;
@@ -111,21 +115,23 @@ static bool train(ops_machine *m, const stage *s, double *before, double *peak, 
 
 #define ELSEWHERE (-1.0) /* no device, or its memory is not the process's */
 
-/* In a child: the device opened, the tiny model trained, then the stage. Writes its growth and the bytes that
- * the machine held, or ELSEWHERE, to the pipe. */
+/* In a child: the device opened, a step of the stage to warm up, then three. Writes to the pipe: growth in the
+ * three steps, the bytes that the machine held or ELSEWHERE, growth in the first step. */
 static void child(const char *class, const stage *s, int to) {
     colm_err err = {0};
     ops_machine *m = NULL;
-    double before = 0, peak = 0, out[2] = {0, ELSEWHERE};
+    double before = 0, peak = 0, cold = 0, out[3] = {0, ELSEWHERE, 0};
     uint64_t bytes = 0;
-    test_bad_ = 0; /* what failed before is the parent's */
+    test_bad_ = 0;                    /* what failed before is the parent's */
+    mallopt(M_MMAP_THRESHOLD, 65536); /* what the first step frees shall not hide what the others take */
     ops_open_params p = {.device = NULL, .kernels = class};
     if (ops_open(&p, &m, &err))
         printf("# no device: %s\n", err.text);
-    else if (strstr(ops_machine_name(m), "llvmpipe") && train(m, &tiny, &before, &peak, &bytes) &&
-             train(m, s, &before, &peak, &bytes)) {
+    else if (strstr(ops_machine_name(m), "llvmpipe") && train(m, s, 1, &before, &peak, &bytes) &&
+             (cold = peak - before, train(m, s, 3, &before, &peak, &bytes))) {
         out[0] = peak - before;
         out[1] = (double)bytes;
+        out[2] = cold;
     }
     ops_close(&m);
     fflush(stdout);
@@ -133,14 +139,14 @@ static void child(const char *class, const stage *s, int to) {
     _exit(test_bad_ > 0);
 }
 
-static bool measured(const char *class, const stage *s, double out[2]) {
+static bool measured(const char *class, const stage *s, double out[3]) {
     int ends[2], status = 1;
     if (!CHECK(pipe(ends) == 0)) return false;
     fflush(stdout);
     pid_t id = fork();
     if (id == 0) child(class, s, ends[1]);
     close(ends[1]);
-    bool ok = CHECK(id > 0) && CHECK(read(ends[0], out, 2 * sizeof *out) == 2 * sizeof *out);
+    bool ok = CHECK(id > 0) && CHECK(read(ends[0], out, 3 * sizeof *out) == 3 * sizeof *out);
     if (id > 0) CHECK(waitpid(id, &status, 0) == id && status == 0);
     close(ends[0]);
     return ok && status == 0;
@@ -150,10 +156,14 @@ static bool measured(const char *class, const stage *s, double out[2]) {
  * by hardly less, or the plan counts what is not there. */
 static void a_process_grows_by_what_is_planned(void) {
     static const char *const classes[] = {"cpu", "portable"};
+#ifdef __SANITIZE_ADDRESS__
+    test_skip("the sanitizer keeps what is freed");
+    return;
+#endif
     for (size_t i = 0; i < 2; i++)
         for (size_t k = 0; k < STAGES; k++) {
             colm_err err = {0};
-            double got[2] = {0};
+            double got[3] = {0};
             uint64_t plan = 0;
             model_config c = config_of(&stages[k]);
             train_params p = params_of(&stages[k]);
@@ -166,8 +176,8 @@ static void a_process_grows_by_what_is_planned(void) {
             CHECK(got[1] == (double)plan);
             CHECK(got[0] <= 1.1 * (double)plan + ALLOWANCE);
             CHECK(got[0] >= 0.9 * (double)plan);
-            printf("# %s, %s: planned %.1f MiB, grown by %.1f MiB\n", classes[i], stages[k].what,
-                   (double)plan / 1048576, got[0] / 1048576);
+            printf("# %s, %s: planned %.1f MiB, grown by %.1f MiB, with compilers %.1f\n", classes[i],
+                   stages[k].what, (double)plan / 1048576, got[0] / 1048576, got[2] / 1048576);
         }
 }
 
@@ -258,7 +268,7 @@ static void too_little_memory_is_refused_with_the_bytes_of_each_purpose(void) {
     uint64_t less = 0;
     p.recompute = true;
     CHECK_OK(train_memory(&c, &p, &less, &err), err);
-    CHECK(less < plan / 2);
+    CHECK(less < plan * 7 / 10);
 }
 
 int main(void) {
