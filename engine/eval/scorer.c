@@ -5,36 +5,23 @@
 
 #include "engine/base/mem.h"
 
-struct scorer {
-    model_state *state;
-    eval_model model;
-    uint32_t rows;
-    uint64_t tokens, flops;
-};
-
 /* One batch shape: B rows of T, and its buffers. */
 typedef struct {
-    model_graph *graph;
+    model_graph *graph; /* NULL: none yet */
     uint32_t B, T;
     uint32_t *tokens, *targets, *top;
     float *nll;
 } shape;
 
-static colm_status shape_open(scorer *s, uint32_t T, size_t requests, shape *ret, colm_err *err) {
-    shape sh = {.T = T, .B = s->rows / T ? s->rows / T : 1};
-    if (sh.B > requests) sh.B = (uint32_t)requests;
-    size_t n = (size_t)sh.B * T, C = s->model.n_scales;
-    graph_params gp = {.B = sh.B, .T = T};
-    colm_status st = model_graph_create(s->state, &gp, &sh.graph, err);
-    sh.tokens = mem_alloc(n, sizeof *sh.tokens);
-    sh.targets = mem_alloc(n, sizeof *sh.targets);
-    sh.top = mem_alloc(n * C, sizeof *sh.top);
-    sh.nll = mem_alloc(n * C, sizeof *sh.nll);
-    if (!st && (!sh.tokens || !sh.targets || !sh.top || !sh.nll))
-        st = err_nomem(err, n * C * 16, "scoring batch");
-    *ret = sh;
-    return st;
-}
+#define BUCKETS 12 /* T = 32, 64, ... 65536 */
+
+struct scorer {
+    model_state *state;
+    eval_model model;
+    uint32_t rows;
+    uint64_t tokens, flops;
+    shape shape[BUCKETS]; /* kept from call to call */
+};
 
 static void shape_close(shape *sh) {
     model_graph_free(&sh->graph);
@@ -42,6 +29,24 @@ static void shape_close(shape *sh) {
     free(sh->targets);
     free(sh->top);
     free(sh->nll);
+    *sh = (shape){0};
+}
+
+/* A shape for that many requests of T: the one there is, unless it holds fewer rows than could be filled. */
+static colm_status shape_get(scorer *s, shape *sh, uint32_t T, size_t requests, colm_err *err) {
+    uint32_t B = s->rows / T ? s->rows / T : 1;
+    if (B > requests) B = (uint32_t)requests;
+    if (sh->graph && sh->T == T && sh->B >= B) return COLM_OK;
+    shape_close(sh);
+    sh->B = B, sh->T = T;
+    size_t n = (size_t)B * T, C = s->model.n_scales;
+    graph_params gp = {.B = B, .T = T};
+    sh->tokens = mem_alloc(n, sizeof *sh->tokens);
+    sh->targets = mem_alloc(n, sizeof *sh->targets);
+    sh->top = mem_alloc(n * C, sizeof *sh->top);
+    sh->nll = mem_alloc(n * C, sizeof *sh->nll);
+    if (!sh->tokens || !sh->targets || !sh->top || !sh->nll) return err_nomem(err, n * C * 16, "scoring batch");
+    return model_graph_create(s->state, &gp, &sh->graph, err);
 }
 
 /* Scores up to B requests, one a row: position p holds token p and is asked for token p+1 where that is scored.
@@ -92,18 +97,17 @@ static colm_status score(void *user, const eval_request *req, size_t n, eval_res
         if (!req[i].n_context || !req[i].n_cont || req[i].n_context + req[i].n_cont > s->model.max_length + 1)
             st = err_set(err, COLM_E_BUG, "request %zu has %u + %u tokens for a model of context %u", i,
                          req[i].n_context, req[i].n_cont, s->model.max_length);
-    for (uint32_t T = 32, last = 0; !last && !st; T *= 2) {
+    shape *sh = s->shape;
+    for (uint32_t T = 32, last = 0; !last && !st; T *= 2, sh++) {
         last = T >= s->model.max_length;
         if (last) T = s->model.max_length;
         size_t k = 0;
         for (size_t i = 0; i < n; i++)
             if (bucket(s, &req[i]) == T) which[k++] = i;
         if (!k) continue;
-        shape sh;
-        st = shape_open(s, T, k, &sh, err);
-        for (size_t i = 0; i < k && !st; i += sh.B)
-            st = batch_score(s, &sh, req, which + i, k - i < sh.B ? k - i : sh.B, ret, err);
-        shape_close(&sh);
+        st = shape_get(s, sh, T, k, err);
+        for (size_t i = 0; i < k && !st; i += sh->B)
+            st = batch_score(s, sh, req, which + i, k - i < sh->B ? k - i : sh->B, ret, err);
     }
     free(which);
     return st;
@@ -124,6 +128,7 @@ colm_status scorer_open(ops_machine *m, const model_weights *w, uint32_t rows, s
 
 void scorer_close(scorer **ps) {
     if (!*ps) return;
+    for (size_t i = 0; i < BUCKETS; i++) shape_close(&(*ps)->shape[i]);
     model_state_free(&(*ps)->state);
     free(*ps);
     *ps = NULL;
