@@ -148,7 +148,7 @@ static colm_status differ(comparison *c, const compare_task *t, const run_pair *
     double error = can_pair ? items_error(&list, documents, k) : sqrt(squares);
     if (k > 1) error = sqrt(error * error + variance(each, k) / (double)k);
     double value = sum / (double)k;
-    *ret = (compare_difference){value, error, can_pair, value != 0 && fabs(value) < 2 * error};
+    *ret = (compare_difference){value, error, can_pair, value != 0 && !(fabs(value) >= 2 * error)};
     return COLM_OK;
 }
 
@@ -207,7 +207,7 @@ static colm_status differ_arms(comparison *c, size_t task, const compare_arm *a,
     if (x->seeds > 1) squares += x->spread * x->spread / x->seeds;
     if (y->seeds > 1) squares += y->spread * y->spread / y->seeds;
     double value = x->value - y->value, error = sqrt(squares);
-    *ret = (compare_difference){value, error, false, value != 0 && fabs(value) < 2 * error};
+    *ret = (compare_difference){value, error, false, value != 0 && !(fabs(value) >= 2 * error)};
     return COLM_OK;
 }
 

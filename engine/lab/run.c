@@ -374,7 +374,7 @@ static colm_status run_all(runner *r, colm_err *err) {
             if (st == COLM_E_INTERRUPTED)
                 return err_set(err, st, "%s; `colm run %s` goes on from the last finished stage", err->text,
                                r->params->path);
-            runner_event(r, COLM_EVENT_WARNING, "%s", err->text);
+            if (total > 1) runner_event(r, COLM_EVENT_WARNING, "%s", err->text);
             if (!failed++) first = *err;
         }
     }
