@@ -155,14 +155,6 @@ static colm_status check_windows(const model_graph *g, colm_err *err) {
                            "\"batch\" and raise \"accumulate\"",
                            g->p.B, g->p.T, 4 * (unsigned long long)len, 4 * (unsigned long long)most);
     }
-    uint64_t logits =
-        (uint64_t)ops_rows(g->p.keep_logits ? g->rows : g->p.head_rows) * ops_stride(ops_pad(s->config.vocab));
-    if (logits > most)
-        return err_set(
-            err, COLM_E_INPUT,
-            "%u rows of logits over a vocabulary of %u have %llu bytes; the device binds at most %llu at once",
-            g->p.keep_logits ? g->rows : g->p.head_rows, s->config.vocab, 4 * (unsigned long long)logits,
-            4 * (unsigned long long)most);
     for (size_t i = 0; i < s->n_tensors; i++)
         if (s->tensor[i].len > most && param_get(s->shape[i].kind)->rows != SPACE_V)
             return err_set(err, COLM_E_INPUT, "tensor %s has %llu bytes; the device binds at most %llu at once",
