@@ -124,6 +124,17 @@ def two_experiments_share_a_database(bench):
     equal(select(db, "SELECT count(*) FROM run WHERE status = 'finished'"), [(8,)], "finished runs")
 
 
+def two_processes_on_one_device_compute_the_same_bits(bench):
+    device = bench.need_vulkan()
+    wanted, _ = undisturbed(bench, device)
+    dbs = [bench.new_db(), bench.new_db()]
+    processes = [start(bench, LONG, db, "--device", device) for db in dbs]
+    for process in processes:
+        bench.finish(process).expect()
+    for db in dbs:
+        same_results(db, wanted)
+
+
 def a_run_has_one_process_only(bench):
     db = bench.new_db()
     process = start_until(bench, LONG, db, 1)
@@ -210,6 +221,7 @@ def a_full_disk_is_an_error(bench):
 cases = [killed_runs_end_as_if_nothing_had_happened, killed_runs_on_vulkan_too]
 if not MANY:
     cases += [a_killed_run_is_shown_as_interrupted, asked_to_stop_it_stops_and_says_so, asked_to_stop_while_it_evaluates,
-              what_ignores_hangups_goes_on, two_experiments_share_a_database, a_run_has_one_process_only,
+              what_ignores_hangups_goes_on, two_experiments_share_a_database,
+              two_processes_on_one_device_compute_the_same_bits, a_run_has_one_process_only,
               lost_and_damaged_checkpoints_are_made_again, a_failing_arm_stops_no_other, a_full_disk_is_an_error]
 main(cases)
