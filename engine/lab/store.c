@@ -114,6 +114,16 @@ static colm_status check_schema(store *s, int64_t *ret_version, colm_err *err) {
     return st ? st : check_version(s, application, *ret_version, tables, err);
 }
 
+/* The same of one moment: read one by one, the marks of a database that another is just creating would
+ * contradict each other. */
+static colm_status check_snapshot(store *s, int64_t *ret_version, colm_err *err) {
+    colm_status st = db_script(s, "BEGIN", err);
+    if (st) return st;
+    st = check_schema(s, ret_version, err);
+    colm_status end = db_script(s, "COMMIT", st ? NULL : err);
+    return st ? st : end;
+}
+
 static colm_status migrate(store *s, int64_t version, colm_err *err) {
     char sql[128];
     colm_status st = COLM_OK;
@@ -140,7 +150,7 @@ static colm_status prepare_writing(store *s, colm_err *err) {
     int64_t version = 0;
     // Refused before anything is changed; and looked at again under the lock, since another may just be
     // creating.
-    colm_status st = check_schema(s, &version, err);
+    colm_status st = check_snapshot(s, &version, err);
     if (!st) st = choose_journal(s, err);
     if (!st) st = db_script(s, "PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL", err);
     if (!st) st = db_begin(s, err);
@@ -153,7 +163,7 @@ static colm_status prepare_writing(store *s, colm_err *err) {
 
 static colm_status prepare_reading(store *s, colm_err *err) {
     int64_t version = 0;
-    colm_status st = check_schema(s, &version, err);
+    colm_status st = check_snapshot(s, &version, err);
     return st ? st : db_script(s, schema_honest, err);
 }
 

@@ -83,9 +83,10 @@ def a_killed_run_is_shown_as_interrupted(bench):
 
 
 def asked_to_stop_it_stops_and_says_so(bench):
+    endless = experiment(tokens=10**9)
     for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         db = bench.new_db()
-        process = start_until(bench, LONG, db, 1)
+        process = start_until(bench, endless, db, 1)
         process.send_signal(sig)
         bench.finish(process).one_line(INTERRUPTED, "base/1: stages[0] train: stopped after step", "`colm run ")
         run, = select(db, "SELECT status, reason FROM run")
@@ -93,8 +94,6 @@ def asked_to_stop_it_stops_and_says_so(bench):
         equal((run[0], stage[0]), ("interrupted", "interrupted"), "status")
         has(run[1], "stopped after step")
         check(select(db, "SELECT count(*) FROM metric")[0][0] > 0, "the losses until then are not there")
-    bench.run(LONG, db).expect()
-    same_results(db, undisturbed(bench)[0])
 
 
 def asked_to_stop_while_it_evaluates(bench):
