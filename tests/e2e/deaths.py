@@ -130,14 +130,14 @@ def two_experiments_share_a_database(bench):
 
 
 def two_processes_on_one_device_compute_the_same_bits(bench):
-    device = bench.need_vulkan()
-    wanted, _ = undisturbed(bench, device)
-    dbs = [bench.new_db(), bench.new_db()]
-    processes = [start(bench, LONG, db, "--device", device) for db in dbs]
+    device, spec = bench.need_vulkan(), experiment()
+    alone, dbs = bench.new_db(), [bench.new_db(), bench.new_db()]
+    bench.run(spec, alone, "--device", device).expect()
+    processes = [start(bench, spec, db, "--device", device) for db in dbs]
     for process in processes:
         bench.finish(process).expect()
     for db in dbs:
-        same_results(db, wanted)
+        same_results(db, alone)
 
 
 def a_run_has_one_process_only(bench):
