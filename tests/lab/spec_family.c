@@ -398,18 +398,7 @@ static void heads_alone_of_tied_chains_are_refused(void) {
 
 static void lack_of_memory_is_told_as_such(void) {
     char *text = edit(good, MODEL, "\"context\": 128, \"norm\": \"layer\", \"window\": 8, \"tie\": \"all\"}");
-    spec *s = NULL;
-    long n = 0;
-    for (; n < 20000; n++) {
-        mem_fail_after(n);
-        colm_status status = spec_parse("f", text, strlen(text), &s, &err);
-        mem_fail_after(-1);
-        if (!status) break;
-        if (!CHECK(status == COLM_E_MEMORY && err.code == status))
-            printf("#   %ld: %d %s\n", n, status, err.text);
-    }
-    CHECK(n > 20 && n < 20000);
-    spec_free(&s);
+    fails_at_every_allocation(text);
     free(text);
 }
 

@@ -2,6 +2,7 @@
 #ifndef COLM_TESTS_LAB_SPEC_TEXT_H
 #define COLM_TESTS_LAB_SPEC_TEXT_H
 
+#include "engine/base/mem.h"
 #include "engine/lab/spec.h"
 #include "tests/test.h"
 
@@ -64,6 +65,22 @@ static inline spec *read_edited(const char *from, const char *to) {
 static inline const spec_arm *arm(const spec *s, const char *name) {
     int i = s ? spec_arm_index(s, name) : -1;
     return CHECK(i >= 0) ? &s->arm[i] : NULL;
+}
+
+/* Every allocation refused in turn: each time the one error, until none is refused. */
+static inline void fails_at_every_allocation(const char *text) {
+    spec *s = NULL;
+    long n = 0;
+    for (; n < 20000; n++) {
+        mem_fail_after(n);
+        colm_status status = spec_parse("f", text, strlen(text), &s, &err);
+        mem_fail_after(-1);
+        if (!status) break;
+        if (!CHECK(status == COLM_E_MEMORY && err.code == status))
+            printf("#   %ld: %d %s\n", n, status, err.text);
+    }
+    CHECK(n > 20 && n < 20000);
+    spec_free(&s);
 }
 
 #endif

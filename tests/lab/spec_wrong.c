@@ -209,18 +209,7 @@ static void a_missing_file_is_an_error(void) {
 }
 
 static void lack_of_memory_is_an_error_at_any_point(void) {
-    spec *s = NULL;
-    long n = 0;
-    for (; n < 20000; n++) {
-        mem_fail_after(n);
-        colm_status status = spec_parse("f", good, strlen(good), &s, &err);
-        mem_fail_after(-1);
-        if (!status) break;
-        if (!CHECK(status == COLM_E_MEMORY && err.code == status))
-            printf("#   %ld: %d %s\n", n, status, err.text);
-    }
-    CHECK(n > 20 && n < 20000);
-    spec_free(&s);
+    fails_at_every_allocation(good);
 }
 
 int main(void) {
