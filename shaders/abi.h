@@ -1,9 +1,10 @@
 /* Push constants of every operation, read by C (engine/ops) and GLSL alike.
  *
- * Units: all offsets, strides and counts are in elements (floats), never bytes. A matrix is (buffer view, ld,
- * o): its element (r, c) lies at r*ld + o + c of the view. Strides ld and column offsets o are multiples of 8,
- * so four neighbours always form an aligned vec4. Columns beyond a chain's true width, up to the next multiple
- * of 8, hold zero in every matrix and weight and are included in the counts below unless said otherwise. */
+ * Units: all offsets, strides and counts are in elements, never bytes, however they are stored. A matrix is
+ * (buffer view, ld, o): its element (r, c) lies at r*ld + o + c of the view. Strides ld and column offsets o
+ * are multiples of 8, so four neighbours always form an aligned vec4. Columns beyond a chain's true width, up
+ * to the next multiple of 8, hold zero in every matrix and weight and are included in the counts below unless
+ * said otherwise. */
 #ifndef COLM_ABI_H
 #define COLM_ABI_H
 
@@ -112,14 +113,16 @@ struct abi_sumsq {
     abi_uint n, po;
 };
 
-/* out[0] = sqrt(sum of the n partials), out[1] = min(1, clip/out[0]) (1 when clip is 0). */
+/* out[0] = unscale sqrt(sum of the n partials), out[1] = unscale min(1, clip/out[0]) (unscale when clip is 0).
+ * unscale divides out what a loss was multiplied by, 1 for nothing. out[2]: 1 where out[0] is not finite, and
+ * then out[1] is 0; else 0. */
 struct abi_clip {
     abi_uint n;
-    abi_float clip;
+    abi_float clip, unscale;
 };
 
 /* Decoupled weight decay Adam (Loshchilov & Hutter 2019), g scaled by out[1] of abi_clip; c1 = 1/(1-beta1^t),
- * c2 alike. */
+ * c2 alike. Where out[2] of abi_clip is not 0 nothing is changed. */
 struct abi_adamw {
     abi_uint n;
     abi_float lr, beta1, beta2, eps, decay, c1, c2;
@@ -127,6 +130,11 @@ struct abi_adamw {
 
 /* X[0 .. n-1] = 0 */
 struct abi_zero {
+    abi_uint n;
+};
+
+/* Y[i] = X[i], i < n, in the storage of Y. */
+struct abi_cast {
     abi_uint n;
 };
 

@@ -1,5 +1,6 @@
 /* AdamW (Loshchilov & Hutter 2019): g = out[1] G, m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2,
- * p -= lr (c1 m / (sqrt(c2 v) + eps) + decay p), with c1 = 1/(1 - beta1^t), c2 = 1/(1 - beta2^t). PER vec4s an invocation. */
+ * p -= lr (c1 m / (sqrt(c2 v) + eps) + decay p), with c1 = 1/(1 - beta1^t), c2 = 1/(1 - beta2^t). Nothing where out[2] says
+ * that the gradients are no numbers. PER vec4s an invocation. */
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -14,6 +15,7 @@ IN(4, float, clip)
 #define PER 16u
 
 void main() {
+    if (clip[2] != 0.0) return;
     float scale = clip[1];
     uint first = GROUP_FOLDED * (WIDTH * PER) + ME;
     for (uint k = 0u; k < PER; k++) {

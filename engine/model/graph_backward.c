@@ -256,7 +256,7 @@ colm_status graph_update_list(model_graph *g, colm_err *err) {
         TRY(ops_add(&g->update, &c, err));
         partials += (len + ABI_SUMSQ_CHUNK - 1) / ABI_SUMSQ_CHUNK;
     }
-    ops_call clip = {.op = OP_CLIP, .t = {partial, out}, .p.clip = {(uint32_t)partials, 0}};
+    ops_call clip = {.op = OP_CLIP, .t = {partial, out}, .p.clip = {(uint32_t)partials, 0, 1}};
     TRY(ops_add(&g->update, &clip, err));
     for (uint64_t at = 0; at < n;) {
         uint64_t end = at < gains ? gains : n, len = end - at < GRAPH_PIECE ? end - at : GRAPH_PIECE;

@@ -33,6 +33,7 @@ OPS_REF(head_norm_dg);
 OPS_REF(bias);
 OPS_REF(bias_grad);
 OPS_REF(add);
+OPS_REF(cast);
 
 /* Shader variants per operation, best first (variants_linear.c, variants_attn.c, variants_row.c). */
 #define OPS_VARIANTS(name)                      \
@@ -65,6 +66,7 @@ OPS_VARIANTS(head_norm_dg);
 OPS_VARIANTS(bias);
 OPS_VARIANTS(bias_grad);
 OPS_VARIANTS(add);
+OPS_VARIANTS(cast);
 
 #define OPS_MAX_PURPOSES 16
 

@@ -7,6 +7,18 @@
 #include "engine/base/mem.h"
 #include "engine/ops/internal.h"
 
+static const struct {
+    size_t size;
+    const char *name;
+} dtypes[] = {[OPS_F32] = {4, "f32"}, [OPS_U32] = {4, "u32"}, [OPS_BF16] = {2, "bf16"}, [OPS_F16] = {2, "f16"}};
+
+size_t ops_dtype_size(ops_dtype t) {
+    return dtypes[t].size;
+}
+const char *ops_dtype_name(ops_dtype t) {
+    return dtypes[t].name;
+}
+
 ops_machine *machine_new(const ops_vtable *vt, const char *name) {
     ops_machine *m = mem_alloc(1, sizeof *m);
     if (!m) return NULL;
@@ -71,7 +83,7 @@ colm_status ops_buffer(ops_machine *m, const char *purpose, ops_dtype t, uint64_
     }
     if ((st = m->vt->buffer(m, &s, purpose, err))) return st;
     m->slot[i] = s;
-    m->purpose_bytes[s.purpose] += 4 * s.n;
+    m->purpose_bytes[s.purpose] += ops_dtype_size(t) * s.n;
     *ret = (ops_buf)(i + 1);
     return COLM_OK;
 }
@@ -79,7 +91,7 @@ colm_status ops_buffer(ops_machine *m, const char *purpose, ops_dtype t, uint64_
 void ops_buffer_free(ops_machine *m, ops_buf *b) {
     if (!m || !*b) return;
     ops_slot *s = machine_slot(m, *b);
-    m->purpose_bytes[s->purpose] -= 4 * s->n;
+    m->purpose_bytes[s->purpose] -= ops_dtype_size(s->dtype) * s->n;
     m->vt->buffer_free(m, s);
     s->live = false;
     *b = 0;
@@ -145,6 +157,11 @@ void ops_list_done(ops_list *l) {
     *l = (ops_list){0};
 }
 
+/* Whether a tensor that the table calls `kind` may be stored so. */
+static bool takes(char kind, ops_dtype t) {
+    return kind == 'u' ? t == OPS_U32 : t == OPS_F32 || (kind == 'h' && t != OPS_U32);
+}
+
 colm_status ops_prepare(ops_machine *m, ops_list *l, colm_err *err) {
     for (size_t i = 0; i < l->n; i++) {
         ops_call *c = &l->call[i];
@@ -152,10 +169,17 @@ colm_status ops_prepare(ops_machine *m, ops_list *l, colm_err *err) {
         for (size_t k = 0; row->access[k]; k++) {
             colm_status st = check_range(m, c->t[k].buf, c->t[k].off, c->t[k].len, row->name, err);
             if (st) return err_at(err, "call %zu, tensor %zu", i, k);
-            bool is_float = machine_slot(m, c->t[k].buf)->dtype == OPS_F32;
-            if (is_float != (row->dtypes[k] == 'f') || c->t[k].off % 64 || !c->t[k].len)
-                return err_set(err, COLM_E_BUG, "call %zu, %s: tensor %zu has the wrong type, offset or length",
-                               i, row->name, k);
+            const ops_dtype t = machine_slot(m, c->t[k].buf)->dtype;
+            if (!takes(row->dtypes[k], t))
+                return err_set(err, COLM_E_BUG, "call %zu, %s: tensor %zu is stored as %s, which it cannot be",
+                               i, row->name, k, ops_dtype_name(t));
+            if (c->t[k].off * ops_dtype_size(t) % 256 || !c->t[k].len)
+                return err_set(
+                    err, COLM_E_BUG,
+                    "call %zu, %s: tensor %zu, %s, begins at element %llu and has %llu: it must begin at a "
+                    "multiple of 256 bytes and not be empty",
+                    i, row->name, k, ops_dtype_name(t), (unsigned long long)c->t[k].off,
+                    (unsigned long long)c->t[k].len);
         }
         colm_status st = m->vt->prepare ? m->vt->prepare(m, c, err) : COLM_OK;
         if (st) return err_at(err, "%s", row->name);

@@ -9,7 +9,6 @@
 #include "engine/ops/internal.h"
 
 #define MAX_DEFINES 24
-#define FLOAT_BYTES 4u /* of float and uint32_t elements alike */
 
 static const char *const classes[] = {"cpu", "portable"};
 enum { CLASS_CPU, CLASS_PORTABLE, CLASS_COUNT };
@@ -37,8 +36,9 @@ static gpu_own *own(const ops_machine *m) {
 /* Buffers */
 
 static colm_status device_buffer(ops_machine *m, ops_slot *s, const char *purpose, colm_err *err) {
-    if (s->n > SIZE_MAX / FLOAT_BYTES) return err_nomem(err, SIZE_MAX, purpose);
-    return gpu_buffer_create(own(m)->device, (size_t)s->n * FLOAT_BYTES, purpose, &s->device, err);
+    const size_t size = ops_dtype_size(s->dtype);
+    if (s->n > SIZE_MAX / size) return err_nomem(err, SIZE_MAX, purpose);
+    return gpu_buffer_create(own(m)->device, (size_t)s->n * size, purpose, &s->device, err);
 }
 
 static void device_buffer_free(ops_machine *m, ops_slot *s) {
@@ -49,13 +49,15 @@ static void device_buffer_free(ops_machine *m, ops_slot *s) {
 static colm_status device_write(ops_machine *m, ops_slot *s, uint64_t off, const void *src, uint64_t n,
                                 colm_err *err) {
     (void)m;
-    return gpu_write(s->device, (size_t)off * FLOAT_BYTES, src, (size_t)n * FLOAT_BYTES, err);
+    const size_t size = ops_dtype_size(s->dtype);
+    return gpu_write(s->device, (size_t)off * size, src, (size_t)n * size, err);
 }
 
 static colm_status device_read(ops_machine *m, ops_slot *s, uint64_t off, void *dst, uint64_t n,
                                colm_err *err) {
     (void)m;
-    return gpu_read(s->device, (size_t)off * FLOAT_BYTES, dst, (size_t)n * FLOAT_BYTES, err);
+    const size_t size = ops_dtype_size(s->dtype);
+    return gpu_read(s->device, (size_t)off * size, dst, (size_t)n * size, err);
 }
 
 /* Kernels */
@@ -114,16 +116,15 @@ static colm_status device_prepare(ops_machine *m, ops_call *c, colm_err *err) {
     size_t n = 0;
     for (; row->access[n]; n++) {
         ops_view v = c->t[n];
-        if (v.off % 64 || v.len > o->info->max_range / FLOAT_BYTES)
-            return err_set(
-                err, COLM_E_BUG,
-                "tensor %zu starts at element %llu and spans %llu bytes; this device binds at most %llu "
-                "bytes, from multiples of 64 elements",
-                n, (unsigned long long)v.off, (unsigned long long)v.len * FLOAT_BYTES,
-                (unsigned long long)o->info->max_range);
+        const ops_slot *s = machine_slot(m, v.buf);
+        const size_t size = ops_dtype_size(s->dtype);
+        if (v.len > o->info->max_range / size)
+            return err_set(err, COLM_E_BUG, "tensor %zu spans %llu bytes; this device binds at most %llu", n,
+                           (unsigned long long)v.len * size, (unsigned long long)o->info->max_range);
+        if (s->dtype != OPS_F32 && s->dtype != OPS_U32)
+            return err_set(err, COLM_E_BUG, "tensor %zu: no kernel takes %s", n, ops_dtype_name(s->dtype));
         /* Whole texels; buffers are a multiple of 256 bytes, so this stays inside. */
-        size_t bytes = ((size_t)v.len * FLOAT_BYTES + 15u) / 16u * 16u;
-        range[n] = (gpu_range){machine_slot(m, v.buf)->device, (size_t)v.off * FLOAT_BYTES, bytes};
+        range[n] = (gpu_range){s->device, (size_t)v.off * size, ((size_t)v.len * size + 15u) / 16u * 16u};
     }
     device_unprepare(m, c);
     ops_bound b = {.variant = pick(o, row, c)};

@@ -5,10 +5,21 @@
 
 #include "engine/base/mem.h"
 #include "engine/ops/internal.h"
+#include "engine/tensor/half.h"
+
+/* Floats of 16 bits on their way in and out; they live here as doubles that 16 bits can hold. */
+static const struct {
+    uint16_t (*to)(float v);
+    float (*from)(uint16_t bits);
+} half[] = {[OPS_BF16] = {tensor_to_bf16, tensor_from_bf16}, [OPS_F16] = {tensor_to_f16, tensor_from_f16}};
+
+static bool is_half(ops_dtype t) {
+    return t == OPS_BF16 || t == OPS_F16;
+}
 
 static colm_status host_buffer(ops_machine *m, ops_slot *s, const char *purpose, colm_err *err) {
     (void)m;
-    size_t size = s->dtype == OPS_F32 ? sizeof(double) : sizeof(uint32_t);
+    size_t size = s->dtype == OPS_U32 ? sizeof(uint32_t) : sizeof(double);
     s->host = mem_alloc(s->n, size);
     return s->host ? COLM_OK : err_nomem(err, s->n * size, purpose);
 }
@@ -22,30 +33,39 @@ static void host_free(ops_machine *m, ops_slot *s) {
 static colm_status host_write(ops_machine *m, ops_slot *s, uint64_t off, const void *src, uint64_t n,
                               colm_err *err) {
     (void)m, (void)err;
-    if (s->dtype == OPS_U32) {
+    double *to = s->host;
+    if (s->dtype == OPS_U32)
         memcpy((uint32_t *)s->host + off, src, n * sizeof(uint32_t));
-    } else {
-        const float *f = src;
-        for (uint64_t i = 0; i < n; i++) ((double *)s->host)[off + i] = f[i];
-    }
+    else if (is_half(s->dtype))
+        for (uint64_t i = 0; i < n; i++) to[off + i] = half[s->dtype].from(((const uint16_t *)src)[i]);
+    else
+        for (uint64_t i = 0; i < n; i++) to[off + i] = ((const float *)src)[i];
     return COLM_OK;
 }
 
 static colm_status host_read(ops_machine *m, ops_slot *s, uint64_t off, void *dst, uint64_t n, colm_err *err) {
     (void)m, (void)err;
-    if (s->dtype == OPS_U32) {
+    const double *from = s->host;
+    if (s->dtype == OPS_U32)
         memcpy(dst, (uint32_t *)s->host + off, n * sizeof(uint32_t));
-    } else {
-        float *f = dst;
-        for (uint64_t i = 0; i < n; i++) f[i] = (float)((double *)s->host)[off + i];
-    }
+    else if (is_half(s->dtype))
+        for (uint64_t i = 0; i < n; i++) ((uint16_t *)dst)[i] = half[s->dtype].to((float)from[off + i]);
+    else
+        for (uint64_t i = 0; i < n; i++) ((float *)dst)[i] = (float)from[off + i];
     return COLM_OK;
 }
 
 static void *view_start(const ops_machine *m, ops_view v) {
     if (!v.buf) return NULL;
     const ops_slot *s = machine_slot(m, v.buf);
-    return s->dtype == OPS_F32 ? (void *)((double *)s->host + v.off) : (void *)((uint32_t *)s->host + v.off);
+    return s->dtype == OPS_U32 ? (void *)((uint32_t *)s->host + v.off) : (void *)((double *)s->host + v.off);
+}
+
+/* What a call left in a tensor of 16 bits becomes what they can hold; the rest of the view is so already. */
+static void narrow(const ops_machine *m, ops_view v) {
+    const ops_dtype t = machine_slot(m, v.buf)->dtype;
+    double *d = view_start(m, v);
+    for (uint64_t i = 0; i < v.len && is_half(t); i++) d[i] = half[t].from(half[t].to((float)d[i]));
 }
 
 static colm_status host_run(ops_machine *m, const ops_list *const *lists, size_t n, colm_err *err) {
@@ -57,6 +77,8 @@ static colm_status host_run(ops_machine *m, const ops_list *const *lists, size_t
             void *t[OPS_MAX_TENSORS] = {0};
             for (size_t k = 0; row->access[k]; k++) t[k] = view_start(m, call->t[k]);
             row->ref(&call->p, t);
+            for (size_t k = 0; row->access[k]; k++)
+                if (row->access[k] != 'r') narrow(m, call->t[k]);
         }
     return COLM_OK;
 }
@@ -80,7 +102,7 @@ colm_status ops_open_ref(ops_machine **ret, colm_err *err) {
 }
 
 double *ops_doubles(ops_machine *m, ops_buf b) {
-    return m->vt == &host_table && machine_slot(m, b)->dtype == OPS_F32 ? machine_slot(m, b)->host : NULL;
+    return m->vt == &host_table && machine_slot(m, b)->dtype != OPS_U32 ? machine_slot(m, b)->host : NULL;
 }
 
 static colm_status plan_buffer(ops_machine *m, ops_slot *s, const char *purpose, colm_err *err) {

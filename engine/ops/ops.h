@@ -17,24 +17,25 @@
 #include "shaders/abi.h"
 
 /* clang-format off */
-/* Tensors per operation, in this order (r read, w written, m read and written; u uint32, else float):
+/* Tensors per operation, in this order (r read, w written, m read and written; u uint32, h a float of any storage, else
+ * float32):
  *   embed         token:ru table:r X:m              embed_grad    list:ru start:ru order:ru X:r table:m
- *   norm          X:r gain:r Y:w stat:w             norm_dx       X:r gain:r stat:r dY:r dX:m (adds)
- *                                                   norm_dg       X:r stat:r dY:r dgain:m (adds)
- *   head_norm     X:r gain:r Y:w stat:w             head_norm_dx  X:r gain:r stat:r dY:r dX:w
- *                                                   head_norm_dg  X:r stat:r dY:r dgain:m (adds)
- *   linear        X:r W:r R:r Y:w                   linear_dx     dY:r W:r R:r dX:w
- *                                                   linear_dw     dY:r X:r R:r dW:w
- *   bias          Y:m b:r                           bias_grad     dY:r db:m (adds)
- *   rope          X:m table:r
- *   attn          Q:r K:r V:r first:ru O:w stat:m   attn_delta    O:r dO:r stat:m
- *                                                   attn_dq       Q:r K:r V:r dO:r stat:r first:ru dQ:w
- *                                                   attn_dkv      Q:r K:r V:r dO:r stat:r first:ru dK:m dV:m
- *   swiglu        A:r B:r Z:w                       swiglu_grad   A:m B:m dZ:r (A, B become dA, dB; dZ at lda, ao)
- *   add           A:r B:r Z:w
+ *   norm          X:r gain:r Y:wh stat:w            norm_dx       X:r gain:r stat:r dY:rh dX:m (adds)
+ *                                                   norm_dg       X:r stat:r dY:rh dgain:m (adds)
+ *   head_norm     X:rh gain:r Y:wh stat:w           head_norm_dx  X:rh gain:r stat:r dY:rh dX:wh
+ *                                                   head_norm_dg  X:rh stat:r dY:rh dgain:m (adds)
+ *   linear        X:rh W:rh R:rh Y:wh               linear_dx     dY:rh W:rh R:rh dX:wh
+ *                                                   linear_dw     dY:rh X:rh R:r dW:w
+ *   bias          Y:mh b:r                          bias_grad     dY:rh db:m (adds)
+ *   rope          X:mh table:r
+ *   attn          Q:rh K:rh V:rh first:ru O:wh      attn_delta    O:rh dO:rh stat:m
+ *                 stat:m                            attn_dq       Q:rh K:rh V:rh dO:rh stat:r first:ru dQ:wh
+ *                                                   attn_dkv      Q:rh K:rh V:rh dO:rh stat:r first:ru dK:mh dV:mh
+ *   swiglu        A:rh B:rh Z:wh                    swiglu_grad   A:mh B:mh dZ:rh (A, B become dA, dB; dZ at lda, ao)
+ *   add           A:rh B:rh Z:wh                    cast          X:r Y:wh
  *   xent          logits:r target:ru nll:w top:wu   xent_grad     logits:m target:ru nll:w
  *   sumsq         X:r partial:w                     clip          partial:r out:w
- *   adamw         P:m G:r M:m V:m out:r             zero          X:w
+ *   adamw         P:m G:r M:m V:m out:r             zero          X:wh
  * In the norms' gradients dY is at (ldy, yo) and X, dX share (ldx, xo), in matrices of their own. In attn_delta O and dO
  * share (ldo, oo) and O covers the same chains as dO. In the attention gradients dO is at (ldo, oo), dQ laid out as Q, dK
  * and dV as K. attn writes the part lse of stat, the natural logarithm of the sum of exp(score), attn_delta the part
@@ -68,6 +69,7 @@ typedef enum {
     OP_BIAS,
     OP_BIAS_GRAD,
     OP_ADD,
+    OP_CAST,
     OP_COUNT
 } ops_id;
 
@@ -89,7 +91,7 @@ static inline uint32_t ops_rows(uint32_t n) {
 
 typedef uint32_t ops_buf; /* a buffer of a machine, 1-based; 0 is none */
 
-/* Part of a buffer, in elements; off is a multiple of 64 (256 bytes). */
+/* Part of a buffer, in elements; off is a multiple of 256 bytes: of 64 elements, or 128 of 16 bits. */
 typedef struct {
     ops_buf buf;
     uint64_t off, len;
@@ -110,6 +112,7 @@ typedef union {
     struct abi_zero zero;
     struct abi_head_norm head_norm;
     struct abi_bias bias;
+    struct abi_cast cast;
 } ops_push;
 
 typedef struct ops_bound ops_bound; /* what a machine prepared for a call */
@@ -145,7 +148,7 @@ typedef struct {
 typedef struct {
     const char *name;
     const char *access; /* per tensor: r, w, m */
-    const char *dtypes; /* per tensor: f, u */
+    const char *dtypes; /* per tensor: f float32, h float32 or a float of 16 bits, u uint32 */
     size_t push_bytes;
     void (*ref)(const ops_push *p,
                 void *const t[OPS_MAX_TENSORS]); /* float tensors as double *, others uint32_t * */
@@ -156,7 +159,14 @@ typedef struct {
 const ops_row *ops_get(ops_id op);
 
 /* Machines. */
-typedef enum { OPS_F32, OPS_U32 } ops_dtype;
+
+/* How a buffer's elements are stored. Kernels widen the floats of 16 bits when they load them, work in float32
+ * and round to nearest even when they store (engine/tensor/half.h); the tensors of one call may be stored in
+ * different ways wherever the table says h. */
+typedef enum { OPS_F32, OPS_U32, OPS_BF16, OPS_F16 } ops_dtype;
+/* Bytes of an element; "f32", "u32", "bf16", "f16". */
+size_t ops_dtype_size(ops_dtype t);
+const char *ops_dtype_name(ops_dtype t);
 typedef struct ops_machine ops_machine;
 
 typedef struct {
@@ -196,7 +206,7 @@ COLM_MUST_USE colm_status ops_buffer(ops_machine *m, const char *purpose, ops_dt
                                      colm_err *err);
 void ops_buffer_free(ops_machine *m, ops_buf *b);
 uint64_t ops_buffer_len(const ops_machine *m, ops_buf b);
-/* Bytes now allocated for a purpose (NULL: all), counted as a float device would. */
+/* Bytes now allocated for a purpose (NULL: all), counted as a device would. */
 uint64_t ops_bytes(const ops_machine *m, const char *purpose);
 /* Most elements that one view may have (the device's binding and texel limits). Tests lower it to see windows
  * at work. */
@@ -205,12 +215,15 @@ void ops_limit_window(ops_machine *m, uint64_t elements);
 /* Bytes that buffers can take in all: the device's largest heap, or the machine's memory where the CPU is the
  * device. */
 uint64_t ops_memory(const ops_machine *m);
-/* Copies in the buffer's own type (float or uint32_t); blocking. On the plan machine they do nothing. */
+/* Copies in the buffer's own type (float, uint32_t, or uint16_t: the bits of a bf16 or f16); blocking. On the
+ * plan machine they do nothing. */
 COLM_MUST_USE colm_status ops_write(ops_machine *m, ops_buf b, uint64_t off, const void *src, uint64_t n,
                                     colm_err *err);
 COLM_MUST_USE colm_status ops_read(ops_machine *m, ops_buf b, uint64_t off, void *dst, uint64_t n,
                                    colm_err *err);
-/* The reference machine's own doubles, for finite differences; NULL on other machines and uint32 buffers. */
+/* The reference machine's own doubles, for finite differences; NULL on other machines and uint32 buffers. Of
+ * 16-bit floats, too: there they are rounded by every call that writes them, as a device would (double to
+ * float32, then to 16 bits). */
 double *ops_doubles(ops_machine *m, ops_buf b);
 
 /* Makes kernels and descriptors for every call of the list. Once; the list must not move or grow afterwards. */

@@ -168,14 +168,17 @@ OPS_REF(clip) {
     const double *partial = t[0];
     double *out = t[1], s = 0;
     for (size_t i = 0; i < p->n; i++) s += partial[i];
-    out[0] = sqrt(s);
-    out[1] = p->clip > 0 && !(out[0] <= p->clip) ? p->clip / out[0] : 1;
+    out[0] = p->unscale * sqrt(s);
+    out[1] = p->unscale * (p->clip > 0 && !(out[0] <= p->clip) ? p->clip / out[0] : 1);
+    out[2] = !isfinite(out[0]);
+    if (out[2] != 0) out[1] = 0;
 }
 
 OPS_REF(adamw) {
     const struct abi_adamw *p = &push->adamw;
     double *P = t[0], *M = t[2], *V = t[3];
     const double *G = t[1], *out = t[4];
+    if (out[2] != 0) return;
     for (size_t i = 0; i < p->n; i++) {
         double g = G[i] * out[1];
         M[i] = p->beta1 * M[i] + (1 - (double)p->beta1) * g;
@@ -187,4 +190,9 @@ OPS_REF(adamw) {
 OPS_REF(zero) {
     double *X = t[0];
     memset(X, 0, push->zero.n * sizeof *X);
+}
+
+/* Y's own rounding is the machine's to do. */
+OPS_REF(cast) {
+    memcpy(t[1], t[0], push->cast.n * sizeof(double));
 }

@@ -16,7 +16,7 @@ static const double limits[OP_COUNT] = {
     [OP_ATTN_DKV] = 1e-10,  [OP_SWIGLU] = 1e-11,     [OP_SWIGLU_GRAD] = 1e-11,  [OP_XENT] = 1e-11,
     [OP_XENT_GRAD] = 1e-11, [OP_SUMSQ] = 1e-12,      [OP_CLIP] = 1e-12,         [OP_ADAMW] = 1e-13,
     [OP_ZERO] = 0,          [OP_HEAD_NORM] = 1e-11,  [OP_HEAD_NORM_DX] = 1e-11, [OP_HEAD_NORM_DG] = 1e-11,
-    [OP_BIAS] = 1e-13,      [OP_BIAS_GRAD] = 1e-11,  [OP_ADD] = 1e-13,
+    [OP_BIAS] = 1e-13,      [OP_BIAS_GRAD] = 1e-11,  [OP_ADD] = 1e-13,          [OP_CAST] = 0,
 };
 
 double scene_limit(ops_id op) {
@@ -248,11 +248,12 @@ static void optimiser(scene *s, const uint32_t *n) {
     struct abi_adamw p = {n[0], 1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1.9f, 3.7f};
     snprintf(s->shape, sizeof s->shape, "%u numbers", n[0]);
     uint32_t P = vector(s, n[0], 1), G = vector(s, n[0], 1), M = vector(s, n[0], 0.1), V = vector(s, n[0], 1);
-    uint32_t partial = result(s, parts), out = result(s, 2);
+    uint32_t partial = result(s, parts), out = result(s, 3);
     make_positive(s, V);
     CALL(s, OP_SUMSQ, sumsq, ((struct abi_sumsq){n[0], 0}), G, partial);
-    CALL(s, OP_CLIP, clip, ((struct abi_clip){parts, 0.7f}), partial, out);
+    CALL(s, OP_CLIP, clip, ((struct abi_clip){parts, 0.7f, 1.0f / 64}), partial, out);
     CALL(s, OP_ADAMW, adamw, p, P, G, M, V, out);
+    CALL(s, OP_CAST, cast, ((struct abi_cast){n[0]}), P, M);
     CALL(s, OP_ZERO, zero, ((struct abi_zero){n[0]}), G);
 }
 

@@ -5,7 +5,7 @@
 #include "engine/ops/ops.h"
 
 #define SCENE_TENSORS 10
-#define SCENE_CALLS 5
+#define SCENE_CALLS 6
 #define SCENE_FRAME 64u /* elements before and after what the calls see */
 
 /* Where the contract lets nobody read: NaN; in tensors that some call reads and writes, where a NaN might stay

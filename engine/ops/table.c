@@ -50,6 +50,9 @@ static uint64_t flops_adamw(const ops_push *p) {
 static uint64_t flops_zero(const ops_push *p) {
     return p->zero.n;
 }
+static uint64_t flops_cast(const ops_push *p) {
+    return p->cast.n;
+}
 
 static uint64_t flops_head_norm(const ops_push *p) {
     return 4ull * p->head_norm.rows * p->head_norm.heads * p->head_norm.hd;
@@ -67,31 +70,32 @@ static uint64_t flops_add(const ops_push *p) {
 static const ops_row table[OP_COUNT] = {
     [OP_EMBED] = ROW(embed, embed, "rrm", "uff", flops_embed),
     [OP_EMBED_GRAD] = ROW(embed_grad, embed_grad, "rrrrm", "uuuff", flops_embed_grad),
-    [OP_NORM] = ROW(norm, norm, "rrww", "ffff", flops_norm),
-    [OP_NORM_DX] = ROW(norm_dx, norm, "rrrrm", "fffff", flops_norm),
-    [OP_NORM_DG] = ROW(norm_dg, norm, "rrrm", "ffff", flops_norm),
-    [OP_LINEAR] = ROW(linear, linear, "rrrw", "ffff", flops_linear),
-    [OP_LINEAR_DX] = ROW(linear_dx, linear, "rrrw", "ffff", flops_linear),
-    [OP_LINEAR_DW] = ROW(linear_dw, linear, "rrrw", "ffff", flops_linear),
-    [OP_ROPE] = ROW(rope, rope, "mr", "ff", flops_rope),
-    [OP_ATTN] = ROW(attn, attn, "rrrrwm", "fffuff", flops_attn),
-    [OP_ATTN_DELTA] = ROW(attn_delta, attn, "rrm", "fff", flops_attn_delta),
-    [OP_ATTN_DQ] = ROW(attn_dq, attn, "rrrrrrw", "fffffuf", flops_attn_dq),
-    [OP_ATTN_DKV] = ROW(attn_dkv, attn, "rrrrrrmm", "fffffuff", flops_attn_dkv),
-    [OP_SWIGLU] = ROW(swiglu, ew, "rrw", "fff", flops_ew),
-    [OP_SWIGLU_GRAD] = ROW(swiglu_grad, ew, "mmr", "fff", flops_ew),
+    [OP_NORM] = ROW(norm, norm, "rrww", "ffhf", flops_norm),
+    [OP_NORM_DX] = ROW(norm_dx, norm, "rrrrm", "fffhf", flops_norm),
+    [OP_NORM_DG] = ROW(norm_dg, norm, "rrrm", "ffhf", flops_norm),
+    [OP_LINEAR] = ROW(linear, linear, "rrrw", "hhhh", flops_linear),
+    [OP_LINEAR_DX] = ROW(linear_dx, linear, "rrrw", "hhhh", flops_linear),
+    [OP_LINEAR_DW] = ROW(linear_dw, linear, "rrrw", "hhff", flops_linear),
+    [OP_ROPE] = ROW(rope, rope, "mr", "hf", flops_rope),
+    [OP_ATTN] = ROW(attn, attn, "rrrrwm", "hhhuhf", flops_attn),
+    [OP_ATTN_DELTA] = ROW(attn_delta, attn, "rrm", "hhf", flops_attn_delta),
+    [OP_ATTN_DQ] = ROW(attn_dq, attn, "rrrrrrw", "hhhhfuh", flops_attn_dq),
+    [OP_ATTN_DKV] = ROW(attn_dkv, attn, "rrrrrrmm", "hhhhfuhh", flops_attn_dkv),
+    [OP_SWIGLU] = ROW(swiglu, ew, "rrw", "hhh", flops_ew),
+    [OP_SWIGLU_GRAD] = ROW(swiglu_grad, ew, "mmr", "hhh", flops_ew),
     [OP_XENT] = ROW(xent, xent, "rrww", "fufu", flops_xent),
     [OP_XENT_GRAD] = ROW(xent_grad, xent, "mrw", "fuf", flops_xent),
     [OP_SUMSQ] = ROW(sumsq, sumsq, "rw", "ff", flops_sumsq),
     [OP_CLIP] = ROW(clip, clip, "rw", "ff", flops_clip),
     [OP_ADAMW] = ROW(adamw, adamw, "mrmmr", "fffff", flops_adamw),
-    [OP_ZERO] = ROW(zero, zero, "w", "f", flops_zero),
-    [OP_HEAD_NORM] = ROW(head_norm, head_norm, "rrww", "ffff", flops_head_norm),
-    [OP_HEAD_NORM_DX] = ROW(head_norm_dx, head_norm, "rrrrw", "fffff", flops_head_norm),
-    [OP_HEAD_NORM_DG] = ROW(head_norm_dg, head_norm, "rrrm", "ffff", flops_head_norm),
-    [OP_BIAS] = ROW(bias, bias, "mr", "ff", flops_bias),
-    [OP_BIAS_GRAD] = ROW(bias_grad, bias, "rm", "ff", flops_bias),
-    [OP_ADD] = ROW(add, ew, "rrw", "fff", flops_add),
+    [OP_ZERO] = ROW(zero, zero, "w", "h", flops_zero),
+    [OP_HEAD_NORM] = ROW(head_norm, head_norm, "rrww", "hfhf", flops_head_norm),
+    [OP_HEAD_NORM_DX] = ROW(head_norm_dx, head_norm, "rrrrw", "hffhh", flops_head_norm),
+    [OP_HEAD_NORM_DG] = ROW(head_norm_dg, head_norm, "rrrm", "hfhf", flops_head_norm),
+    [OP_BIAS] = ROW(bias, bias, "mr", "hf", flops_bias),
+    [OP_BIAS_GRAD] = ROW(bias_grad, bias, "rm", "hf", flops_bias),
+    [OP_ADD] = ROW(add, ew, "rrw", "hhh", flops_add),
+    [OP_CAST] = ROW(cast, cast, "rw", "fh", flops_cast),
 };
 
 const ops_row *ops_get(ops_id op) {

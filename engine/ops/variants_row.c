@@ -7,7 +7,7 @@
 
 #define LANES_CPU 8u       /* WIDTH of shaders/row.glsl for the cpu class */
 #define LANES_PORTABLE 64u /* and for the portable one */
-#define PER 16u            /* vec4s per invocation of adamw and zero */
+#define PER 16u            /* vec4s per invocation of adamw, zero and cast */
 
 /* One workgroup per row. */
 static void groups_embed(const ops_push *p, uint32_t groups[3]) {
@@ -79,6 +79,13 @@ static void groups_zero(const ops_push *p, uint32_t groups[3]) {
     groups_fold(groups_ceil(p->zero.n, 4 * PER * LANES_PORTABLE), 1, groups);
 }
 
+static void groups_cast_cpu(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(groups_ceil(p->cast.n, 4 * PER * LANES_CPU), 1, groups);
+}
+static void groups_cast(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(groups_ceil(p->cast.n, 4 * PER * LANES_PORTABLE), 1, groups);
+}
+
 static bool fits_rope_cpu(const ops_push *p) {
     return p->rope.hd % 8 == 0;
 }
@@ -146,6 +153,7 @@ VARIANTS(embed_grad, CPU("embed_grad.comp", NULL, groups_embed_grad_cpu),
          PORTABLE("embed_grad.comp", NULL, groups_embed_grad));
 VARIANTS(adamw, CPU("adamw.comp", NULL, groups_adamw_cpu), PORTABLE("adamw.comp", NULL, groups_adamw));
 VARIANTS(zero, CPU("zero.comp", NULL, groups_zero_cpu), PORTABLE("zero.comp", NULL, groups_zero));
+VARIANTS(cast, CPU("cast.comp", NULL, groups_cast_cpu), PORTABLE("cast.comp", NULL, groups_cast));
 VARIANTS(rope,
          {"cpu", "rope.comp", .subgroup = LANES_CPU, .texels = true, .fits = fits_rope_cpu,
           .define = define_rope, .groups = groups_rope},
