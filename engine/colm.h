@@ -48,7 +48,7 @@ typedef struct {
     const char *
         device; /* NULL: the first usable Vulkan device (CPU types last). An index, a UUID or part of a name, as
                    `colm devices` lists them; "reference": double precision on the CPU, slow, needs no Vulkan */
-    const char *kernels;   /* NULL or "auto": the best class that fits; "cpu" or "portable" forces one */
+    const char *kernels;   /* NULL or "auto": the best class that fits; "cpu", "gpu" or "portable" forces one */
     bool validate;         /* Khronos validation layer; its messages fail the run */
     bool sync;             /* wait after every dispatch: finds faults, changes no result */
     uint64_t submit_flops; /* most work per submission; 0: by device type */

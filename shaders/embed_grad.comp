@@ -27,12 +27,12 @@ void main() {
     for (uint j = start[u]; j < end; j += STEP) {
 #if LANES == 8
         uint rows = order[min(j + LANE, end - 1u)];
-#define ROW(k) subgroupShuffle(rows, k)
+#define OF_ROW(k) subgroupShuffle(rows, k)
 #else
-#define ROW(k) order[min(j + k, end - 1u)]
+#define OF_ROW(k) order[min(j + k, end - 1u)]
 #endif
         [[unroll]] for (uint k = 0u; k < STEP; k++) {
-            vec4 x = LOAD4(X, (ROW(k) * p.ldx + p.xo) / 4u + (mine ? c : 0u));
+            vec4 x = LOAD4(X, (OF_ROW(k) * p.ldx + p.xo) / 4u + (mine ? c : 0u));
             sum += j + k < end ? x : vec4(0);
         }
     }

@@ -12,7 +12,7 @@ OUT(2, VALUE, Y)
 OUT(3, float, stat)
 
 void main() {
-    uint r = GROUP_FOLDED;
+    uint r = ROW;
     if (r >= p.rows) return; /* all of the workgroup or none */
     EACH_HEAD(h) {
         uint x0 = HEAD_X(r, h), y0 = HEAD_Y(r, h);

@@ -12,7 +12,7 @@ READS(3, dY)
 OUT(4, VALUE, dX)
 
 void main() {
-    uint r = GROUP_FOLDED;
+    uint r = ROW;
     if (r >= p.rows) return; /* all of the workgroup or none */
     EACH_HEAD(h) {
         uint x0 = HEAD_X(r, h), y0 = HEAD_Y(r, h);

@@ -26,7 +26,7 @@ IN(1, float, table)
 #define HALF (HD / 2u / UNIT)
 
 void main() {
-    uint r = GROUP_FOLDED;
+    uint r = ROW;
     if (r >= p.rows) return;
     uint cos0 = r % p.T * (HD / UNIT), x0 = (r * p.ld + p.xo) / UNIT;
     for (uint k = ME; k < p.heads * HALF; k += WIDTH) {

@@ -1,8 +1,9 @@
 /* Kernels that go row by row: the invocations that share a row, and matrices that are both read and written.
  *
  * A row is shared by WIDTH invocations, which take its vec4s in turn: the lanes of a subgroup where the variant names its
- * size (LANES), else a workgroup that meets in shared memory. ME is an invocation's place in the row. Every invocation
- * of a workgroup walks the same rows, so barriers are met by all; sums and maxima have a fixed order and reach all. */
+ * size (LANES), else a workgroup (of 64, or the WIDTH of the variant) that meets in shared memory. ME is an invocation's place in the row.
+ * ROW is the row, with ROWS above 1 one of so many that a workgroup's subgroups make. Every invocation that shares a row
+ * walks it alike, so barriers are met by all; sums and maxima have a fixed order and reach all. */
 #ifndef COLM_ROW_GLSL
 #define COLM_ROW_GLSL
 
@@ -12,7 +13,9 @@
 #define row_sum lanes_sum
 #define row_max lanes_max
 #else
+#ifndef WIDTH
 #define WIDTH 64
+#endif
 #define ME gl_LocalInvocationID.x
 shared float row_part[WIDTH];
 float row_add(float a, float b) { return a + b; }
@@ -32,7 +35,13 @@ ROW_TREE(row_sum, row_add)
 ROW_TREE(row_max, max)
 #endif
 
+#ifdef ROWS
+layout(local_size_x = WIDTH * ROWS) in;
+#define ROW (GROUP_FOLDED * ROWS + gl_SubgroupID)
+#else
 layout(local_size_x = WIDTH) in;
+#define ROW GROUP_FOLDED
+#endif
 
 /* Tensor t, read by LOAD4 and written by STORE4: one name for the storage buffer, so that no two alias. */
 #if TEXELS

@@ -15,7 +15,7 @@ IN4(1, B)
 OUT4(2, Z)
 
 void main() {
-    uint r = GROUP_FOLDED;
+    uint r = ROW;
     if (r >= p.rows) return;
     uint a0 = (r * p.lda + p.ao) / 4u, z0 = (r * p.ldz + p.zo) / 4u;
     for (uint c = ME; c < p.cols / 4u; c += WIDTH) STORE4(Z, z0 + c, act(LOAD4(A, a0 + c)) * GATE(a0 + c));

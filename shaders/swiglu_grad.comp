@@ -13,7 +13,7 @@ IO4(1, B)
 IN4(2, dZ)
 
 void main() {
-    uint r = GROUP_FOLDED;
+    uint r = ROW;
     if (r >= p.rows) return;
     uint a0 = (r * p.lda + p.ao) / 4u;
     for (uint c = ME; c < p.cols / 4u; c += WIDTH) {

@@ -30,7 +30,7 @@ static const option opt_device = {"--device", "NAME", OFF(device),
                                   "index, UUID or part of a name in `colm devices`; or\n"
                                   "\"reference\": double precision on the CPU, slow"};
 static const option opt_kernels = {"--kernels", "CLASS", OFF(kernels),
-                                   "auto (default: the best that fits), cpu or portable"};
+                                   "auto (default: the best that fits), cpu, gpu or portable"};
 static const option opt_fresh = {"--fresh", NULL, OFF(fresh), "run finished stages again"};
 static const option opt_profile = {"--profile", NULL, OFF(profile), "where a step's time goes, by operation"};
 static const option opt_sync = {"--sync", NULL, OFF(sync), "wait after every dispatch; to find faults"};

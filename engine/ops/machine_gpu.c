@@ -10,8 +10,8 @@
 
 #define MAX_DEFINES 24
 
-static const char *const classes[] = {"cpu", "portable"};
-enum { CLASS_CPU, CLASS_PORTABLE, CLASS_COUNT };
+const char *const ops_classes[OPS_CLASSES] = {
+    [OPS_CLASS_CPU] = "cpu", [OPS_CLASS_GPU] = "gpu", [OPS_CLASS_PORTABLE] = "portable"};
 
 typedef struct {
     gpu_device *device;
@@ -68,18 +68,27 @@ static bool lanes_available(const gpu_info *g, uint32_t lanes) {
 
 static bool usable(const gpu_own *o, const ops_variant *v, const ops_row *row, const ops_call *c) {
     if (!lanes_available(o->info, v->subgroup) || (v->fits && !v->fits(&c->p))) return false;
+    if (v->shared > o->info->shared_memory || (v->whole && !o->info->subgroup_fixed)) return false;
     for (size_t k = 0; v->texels && row->access[k]; k++)
         if (row->dtypes[k] == 'f' && (c->t[k].len + 3) / 4 > o->info->max_texels) return false;
     return true;
 }
 
+/* Of one class: the first that suits the call, else the first that can be used. */
+static const ops_variant *pick_of(const gpu_own *o, const char *class, const ops_row *row, const ops_call *c) {
+    const ops_variant *found = NULL;
+    for (size_t k = 0; k < *row->n_variants; k++) {
+        const ops_variant *v = &row->variants[k];
+        if (strcmp(v->name, class) != 0 || !usable(o, v, row, c)) continue;
+        if (!v->suits || v->suits(&c->p)) return v;
+        if (!found) found = v;
+    }
+    return found;
+}
+
 static const ops_variant *pick(const gpu_own *o, const ops_row *row, const ops_call *c) {
-    const char *order[] = {o->kernels, classes[CLASS_PORTABLE]};
-    for (size_t i = 0; i < 2; i++)
-        for (size_t v = 0; v < *row->n_variants; v++)
-            if (strcmp(row->variants[v].name, order[i]) == 0 && usable(o, &row->variants[v], row, c))
-                return &row->variants[v];
-    return NULL;
+    const ops_variant *v = pick_of(o, o->kernels, row, c);
+    return v ? v : pick_of(o, ops_classes[OPS_CLASS_PORTABLE], row, c);
 }
 
 /* The variant's macros, those of the call, and the two every kernel gets (shaders/common.glsl). */
@@ -186,7 +195,11 @@ static colm_status record(gpu_own *o, const ops_call *c, size_t list, size_t ind
     const ops_row *row = ops_get(c->op);
     if (!c->bound) return err_set(err, COLM_E_BUG, "was not prepared");
     uint32_t groups[3] = {1, 1, 1};
-    c->bound->variant->groups(&c->p, groups);
+    const ops_variant *v = c->bound->variant;
+    if (v->tiles)
+        v->tiles(&c->p, v->tile, groups);
+    else
+        v->groups(&c->p, groups);
     if (!groups[0] || !groups[1] || !groups[2]) return COLM_OK; /* nothing to do */
     bool wait = hazard_note(&o->hazards, c->t, row->access) && barrier(o);
     colm_status st = COLM_OK;
@@ -242,25 +255,29 @@ hazard_watch *hazard_watch_of(ops_machine *m) {
 }
 
 /* "cpu" only where it was made for: other devices with 8 lanes may have them, yet load from memory in another
- * way. */
+ * way. On CPU devices without those lanes shared memory, which is what "gpu" lives on, is slower than none. */
+static ops_class_id best_class(const gpu_info *g) {
+    if (g->kind != GPU_CPU) return OPS_CLASS_GPU;
+    return lanes_available(g, 8) && g->max_texels ? OPS_CLASS_CPU : OPS_CLASS_PORTABLE;
+}
+
 static colm_status choose_class(const gpu_info *g, const char *wanted, const char **ret, colm_err *err) {
-    bool lanes = lanes_available(g, 8);
     if (!wanted || strcmp(wanted, "auto") == 0) {
-        *ret = classes[g->kind == GPU_CPU && lanes && g->max_texels ? CLASS_CPU : CLASS_PORTABLE];
+        *ret = ops_classes[best_class(g)];
         return COLM_OK;
     }
-    for (size_t i = 0; i < CLASS_COUNT; i++) {
-        if (strcmp(wanted, classes[i])) continue;
-        if (i == CLASS_CPU && !lanes)
+    for (size_t i = 0; i < OPS_CLASSES; i++) {
+        if (strcmp(wanted, ops_classes[i])) continue;
+        if (i == OPS_CLASS_CPU && !lanes_available(g, 8))
             return err_set(err, COLM_E_INPUT,
                            "kernel class \"cpu\" needs subgroups of 8 lanes with shuffles; %s has %u%s: use "
                            "\"portable\" or \"auto\"",
                            g->name, g->subgroup, g->subgroup_shuffle ? "" : " without");
-        *ret = classes[i];
+        *ret = ops_classes[i];
         return COLM_OK;
     }
-    return err_set(err, COLM_E_INPUT, "no kernel class \"%s\"; there are \"auto\", \"%s\" and \"%s\"", wanted,
-                   classes[CLASS_CPU], classes[CLASS_PORTABLE]);
+    return err_set(err, COLM_E_INPUT, "no kernel class \"%s\"; there are \"auto\", \"%s\", \"%s\" and \"%s\"",
+                   wanted, ops_classes[0], ops_classes[1], ops_classes[2]);
 }
 
 const char *ops_call_variant(const ops_call *c) {

@@ -132,18 +132,30 @@ typedef struct {
 COLM_MUST_USE colm_status ops_add(ops_list *l, const ops_call *c, colm_err *err);
 void ops_list_done(ops_list *l);
 
-/* One kernel for an operation. */
+/* One kernel for an operation. Of a class's variants that a device and a call allow, the first that suits the
+ * call is taken, or where none does the first. */
 typedef struct {
-    const char *name;                /* "cpu", "portable": the kernel class; --kernels forces one */
-    const char *file;                /* in shaders/ */
-    const char *defines;             /* "A=1 B=2", or NULL */
-    bool optimize;                   /* shaderc's optimiser */
-    uint32_t subgroup;               /* lanes it is written for, 0: any */
-    bool texels;                     /* reads through texel buffers */
-    bool (*fits)(const ops_push *p); /* NULL: always */
+    const char *name;    /* the kernel class, one of ops_classes; --kernels forces one */
+    const char *kind;    /* tells variants of one class apart, as "64x32"; NULL: has no name */
+    const char *file;    /* in shaders/ */
+    const char *defines; /* "A=1 B=2", or NULL */
+    bool optimize;       /* shaderc's optimiser */
+    uint32_t subgroup;   /* lanes it is written for, 0: any */
+    bool whole;          /* wants to be sure that its workgroups are made of whole subgroups */
+    bool texels;         /* reads through texel buffers */
+    uint32_t shared;     /* bytes of shared memory, where more than the 16384 that every device has */
+    bool (*fits)(const ops_push *p);                        /* NULL: always */
+    bool (*suits)(const ops_push *p);                       /* fits, and is worth it; NULL: always */
     void (*define)(const ops_push *p, char *buf, size_t n); /* more "A=1 B=2" from the call; NULL: none */
     void (*groups)(const ops_push *p, uint32_t groups[3]);
+    uint32_t tile[2]; /* rows and columns of the result that a workgroup makes, and ... */
+    void (*tiles)(const ops_push *p, const uint32_t tile[2], uint32_t groups[3]); /* ... in place of groups */
 } ops_variant;
+
+/* Kernel classes: "cpu" for CPU devices with subgroups of 8, "gpu" for GPUs, which any device runs, and
+ * "portable", to which both fall back call by call. */
+typedef enum { OPS_CLASS_CPU, OPS_CLASS_GPU, OPS_CLASS_PORTABLE, OPS_CLASSES } ops_class_id;
+extern const char *const ops_classes[OPS_CLASSES];
 
 typedef struct {
     const char *name;
@@ -170,7 +182,7 @@ const char *ops_dtype_name(ops_dtype t);
 typedef struct ops_machine ops_machine;
 
 typedef struct {
-    const char *kernels; /* NULL or "auto": best that fits per call; else only this class ("cpu", "portable") */
+    const char *kernels; /* NULL or "auto": best that fits per call; else this one of ops_classes */
     bool sync;           /* wait after every call: to find a fault */
     const log_sink *log;
 } ops_machine_params;

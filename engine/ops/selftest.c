@@ -13,9 +13,6 @@
 #include "engine/ops/selftest_scene.h"
 #include "engine/tensor/tensor.h"
 
-static const char *const classes[] = {"cpu", "portable"};
-enum { CLASSES = sizeof classes / sizeof *classes };
-
 typedef struct {
     const ops_selftest_params *p;
     ops_machine *ref, *gpu;
@@ -193,8 +190,8 @@ colm_status ops_selftest(const ops_selftest_params *p, size_t *ret_failed, size_
     colm_status st = gpu_open(&g, &d, err);
     if (!st) st = ops_open_ref(&at.ref, err);
     if (!st && !all) st = test_class(&at, d, p->kernels, err);
-    for (size_t i = 0; i < CLASSES && all && !st; i++)
-        if (ops_class_runs(gpu_get_info(d), classes[i])) st = test_class(&at, d, classes[i], err);
+    for (size_t i = 0; i < OPS_CLASSES && all && !st; i++)
+        if (ops_class_runs(gpu_get_info(d), ops_classes[i])) st = test_class(&at, d, ops_classes[i], err);
     if (!st && gpu_validation_messages(d))
         st = err_set(err, COLM_E_CHECK, "the validation layer objected %u times", gpu_validation_messages(d));
     ops_close(&at.ref);

@@ -114,9 +114,9 @@ static bool fits_attn_dkv(const ops_push *p) {
 }
 
 #define CPU(file, fit, macros, count) \
-    { "cpu", file, .subgroup = 8, .texels = true, .fits = fit, .define = macros, .groups = count }
+    { "cpu", NULL, file, .subgroup = 8, .texels = true, .fits = fit, .define = macros, .groups = count }
 #define PORTABLE(file, fit, macros, count) \
-    { "portable", file, .optimize = true, .fits = fit, .define = macros, .groups = count }
+    { "portable", NULL, file, .optimize = true, .fits = fit, .define = macros, .groups = count }
 #define VARIANTS(id, ...)                              \
     const ops_variant variants_##id[] = {__VA_ARGS__}; \
     const size_t n_variants_##id = sizeof variants_##id / sizeof *variants_##id

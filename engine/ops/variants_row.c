@@ -1,5 +1,8 @@
-/* Shader variants of what works row by row or element by element. One source serves both classes: a row is
- * shared by a subgroup of 8 that reads texels, or by a workgroup (shaders/row.glsl). */
+/* Shader variants of what works row by row or element by element. One source serves all classes
+ * (shaders/row.glsl): a row is shared by a subgroup of 8 that reads texels ("cpu"), by one of a few subgroups
+ * of a workgroup, whatever their size ("gpu"), or by a workgroup ("portable"). Of class "gpu" only what depends
+ * on that has variants: sums of chunks and columns, and what goes through whole arenas, are spread over GPUs by
+ * the portable kernels as well. */
 #include <stdio.h>
 
 #include "engine/ops/groups.h"
@@ -28,6 +31,18 @@ static void groups_xent(const ops_push *p, uint32_t groups[3]) {
 static void groups_xent_grad(const ops_push *p, uint32_t groups[3]) {
     groups_fold(ops_rows(p->xent.rows), 1, groups); /* the rows of the last tile become zero */
 }
+
+/* So many rows a workgroup. */
+#define BY_ROWS(id, count, each)                                                           \
+    static void rows_##id(const ops_push *p, const uint32_t tile[2], uint32_t groups[3]) { \
+        groups_fold(groups_ceil(count, tile[0]), each, groups);                            \
+    }
+BY_ROWS(embed, p->embed.rows, 1)
+BY_ROWS(norm, p->norm.rows, 1)
+BY_ROWS(rope, p->rope.rows, 1)
+BY_ROWS(ew, p->ew.rows, 1)
+BY_ROWS(bias, p->bias.rows, 1)
+BY_ROWS(head_norm, p->head_norm.rows, p->head_norm.heads)
 
 /* Rows of the table on x, columns on y. */
 static void groups_embed_grad_cpu(const ops_push *p, uint32_t groups[3]) {
@@ -127,26 +142,48 @@ static bool fits_head_norm_dg(const ops_push *p) {
     const ops_variant variants_##id[] = {__VA_ARGS__}; \
     const size_t n_variants_##id = sizeof variants_##id / sizeof *variants_##id
 #define CPU(file, defines, count) \
-    { "cpu", file, defines, .subgroup = LANES_CPU, .texels = true, .groups = count }
+    { "cpu", NULL, file, defines, .subgroup = LANES_CPU, .texels = true, .groups = count }
 #define PORTABLE(file, defines, count) \
-    { "portable", file, defines, .optimize = true, .groups = count }
+    { "portable", NULL, file, defines, .optimize = true, .groups = count }
+/* A subgroup a row, four rows a workgroup, or two where that would be more than 256 invocations. */
+#define LANES(lanes, rows, file, macros, count)                                                 \
+    {                                                                                           \
+        "gpu", NULL, file, "ROWS=" #rows, .optimize = true, .subgroup = (lanes), .whole = true, \
+                                          .define = macros, .tile = {rows, 0}, .tiles = count   \
+    }
+#define GPU(file, macros, count)                                                                           \
+    LANES(4, 4, file, macros, count), LANES(8, 4, file, macros, count), LANES(16, 4, file, macros, count), \
+        LANES(32, 4, file, macros, count), LANES(64, 4, file, macros, count),                              \
+        LANES(128, 2, file, macros, count)
 #define BOTH(id, file, defines, count) VARIANTS(id, CPU(file, defines, count), PORTABLE(file, defines, count))
-/* Both, with macros that the call decides. */
-#define BOTH_OF(id, file, macros, count)                                                                  \
-    VARIANTS(id, {"cpu", file, .subgroup = LANES_CPU, .texels = true, .define = macros, .groups = count}, \
-             {"portable", file, .optimize = true, .define = macros, .groups = count})
+/* All, with macros that the call decides. */
+#define ALL_OF(id, file, macros, count, count_gpu)                                                          \
+    VARIANTS(id,                                                                                            \
+             {"cpu", NULL, file, .subgroup = LANES_CPU, .texels = true, .define = macros, .groups = count}, \
+             GPU(file, macros, count_gpu),                                                                  \
+             {"portable", NULL, file, .optimize = true, .define = macros, .groups = count})
+/* Rows as wide as a vocabulary have a workgroup each in every class. */
+#define XENT(id, macros, count)                                                                               \
+    VARIANTS(                                                                                                 \
+        id,                                                                                                   \
+        {"cpu", NULL, "xent.comp", .subgroup = LANES_CPU, .texels = true, .define = macros, .groups = count}, \
+        {"gpu", NULL, "xent.comp", "WIDTH=256", .optimize = true, .define = macros, .groups = count},         \
+        {"portable", NULL, "xent.comp", .optimize = true, .define = macros, .groups = count})
 
-BOTH(embed, "embed.comp", NULL, groups_embed);
-BOTH_OF(norm, "norm.comp", define_norm, groups_norm);
-BOTH_OF(norm_dx, "norm_dx.comp", define_norm, groups_norm);
-BOTH_OF(norm_dg, "norm_dg.comp", define_norm, groups_norm_dg);
-BOTH(bias, "bias.comp", NULL, groups_bias);
+ALL_OF(embed, "embed.comp", NULL, groups_embed, rows_embed);
+ALL_OF(norm, "norm.comp", define_norm, groups_norm, rows_norm);
+ALL_OF(norm_dx, "norm_dx.comp", define_norm, groups_norm, rows_norm);
+VARIANTS(norm_dg,
+         {"cpu", NULL, "norm_dg.comp", .subgroup = LANES_CPU, .texels = true, .define = define_norm,
+          .groups = groups_norm_dg},
+         {"portable", NULL, "norm_dg.comp", .optimize = true, .define = define_norm, .groups = groups_norm_dg});
+ALL_OF(bias, "bias.comp", NULL, groups_bias, rows_bias);
 BOTH(bias_grad, "bias_grad.comp", NULL, groups_bias_grad);
-BOTH(add, "add.comp", NULL, groups_ew);
-BOTH_OF(swiglu, "swiglu.comp", define_swiglu, groups_ew);
-BOTH_OF(swiglu_grad, "swiglu_grad.comp", define_swiglu, groups_ew);
-BOTH_OF(xent, "xent.comp", define_xent, groups_xent);
-BOTH_OF(xent_grad, "xent.comp", define_xent_grad, groups_xent_grad);
+ALL_OF(add, "add.comp", NULL, groups_ew, rows_ew);
+ALL_OF(swiglu, "swiglu.comp", define_swiglu, groups_ew, rows_ew);
+ALL_OF(swiglu_grad, "swiglu_grad.comp", define_swiglu, groups_ew, rows_ew);
+XENT(xent, define_xent, groups_xent);
+XENT(xent_grad, define_xent_grad, groups_xent_grad);
 BOTH(sumsq, "sumsq.comp", NULL, groups_sumsq);
 BOTH(clip, "clip.comp", NULL, groups_clip);
 VARIANTS(embed_grad, CPU("embed_grad.comp", NULL, groups_embed_grad_cpu),
@@ -155,15 +192,22 @@ VARIANTS(adamw, CPU("adamw.comp", NULL, groups_adamw_cpu), PORTABLE("adamw.comp"
 VARIANTS(zero, CPU("zero.comp", NULL, groups_zero_cpu), PORTABLE("zero.comp", NULL, groups_zero));
 VARIANTS(cast, CPU("cast.comp", NULL, groups_cast_cpu), PORTABLE("cast.comp", NULL, groups_cast));
 VARIANTS(rope,
-         {"cpu", "rope.comp", .subgroup = LANES_CPU, .texels = true, .fits = fits_rope_cpu,
+         {"cpu", NULL, "rope.comp", .subgroup = LANES_CPU, .texels = true, .fits = fits_rope_cpu,
           .define = define_rope, .groups = groups_rope},
-         {"portable", "rope.comp", .optimize = true, .define = define_rope, .groups = groups_rope});
-#define HEAD_NORM(id, file, fit_cpu, fit, count_cpu, count)                                                    \
-    VARIANTS(id,                                                                                               \
-             {"cpu", file, .subgroup = LANES_CPU, .texels = true, .fits = fit_cpu, .define = define_head_norm, \
-              .groups = count_cpu},                                                                            \
-             {"portable", file, .optimize = true, .fits = fit, .define = define_head_norm, .groups = count})
-HEAD_NORM(head_norm, "head_norm.comp", fits_head_norm_cpu, NULL, groups_head_norm_cpu, groups_head_norm);
-HEAD_NORM(head_norm_dx, "head_norm_dx.comp", fits_head_norm_cpu, NULL, groups_head_norm_cpu, groups_head_norm);
-HEAD_NORM(head_norm_dg, "head_norm_dg.comp", fits_head_norm_dg_cpu, fits_head_norm_dg, groups_head_norm_dg,
-          groups_head_norm_dg);
+         GPU("rope.comp", define_rope, rows_rope),
+         {"portable", NULL, "rope.comp", .optimize = true, .define = define_rope, .groups = groups_rope});
+#define HEAD_NORM_CPU(file, fit, count)                                                                    \
+    {                                                                                                      \
+        "cpu", NULL, file, .subgroup = LANES_CPU, .texels = true, .fits = fit, .define = define_head_norm, \
+                           .groups = count                                                                 \
+    }
+#define HEAD_NORM(id, file)                                                \
+    VARIANTS(                                                              \
+        id, HEAD_NORM_CPU(file, fits_head_norm_cpu, groups_head_norm_cpu), \
+        GPU(file, define_head_norm, rows_head_norm),                       \
+        {"portable", NULL, file, .optimize = true, .define = define_head_norm, .groups = groups_head_norm})
+HEAD_NORM(head_norm, "head_norm.comp");
+HEAD_NORM(head_norm_dx, "head_norm_dx.comp");
+VARIANTS(head_norm_dg, HEAD_NORM_CPU("head_norm_dg.comp", fits_head_norm_dg_cpu, groups_head_norm_dg),
+         {"portable", NULL, "head_norm_dg.comp", .optimize = true, .fits = fits_head_norm_dg,
+          .define = define_head_norm, .groups = groups_head_norm_dg});

@@ -7,7 +7,7 @@
 #define SCALES 3
 #define LONGEST 41 /* one more than the model reads */
 
-static const char *const machines[] = {"reference", "cpu", "portable"};
+static const char *const machines[] = {"reference", "cpu", "gpu", "portable"};
 
 static model_weights *weights(void) {
     colm_err err = {0};
@@ -88,7 +88,7 @@ static void direct(ops_machine *m, const model_weights *w, const eval_request *q
 static void scores_are_the_graphs(void) {
     requests r;
     make(&r);
-    for (size_t k = 0; k < 3; k++) {
+    for (size_t k = 0; k < sizeof machines / sizeof *machines; k++) {
         ops_machine *m = test_machine(machines[k]);
         if (!m) return;
         model_weights *w = weights();
@@ -115,7 +115,7 @@ static void scores_are_the_graphs(void) {
 static void neither_order_nor_batch_changes_a_score(void) {
     requests r;
     make(&r);
-    for (size_t k = 0; k < 3; k++) {
+    for (size_t k = 0; k < sizeof machines / sizeof *machines; k++) {
         ops_machine *m = test_machine(machines[k]);
         if (!m) return;
         model_weights *w = weights();
@@ -144,7 +144,7 @@ static void neither_order_nor_batch_changes_a_score(void) {
 static void a_scale_alone_scores_the_same(void) {
     requests r;
     make(&r);
-    for (size_t k = 0; k < 3; k++) {
+    for (size_t k = 0; k < sizeof machines / sizeof *machines; k++) {
         ops_machine *m = test_machine(machines[k]);
         if (!m) return;
         model_weights *w = weights();

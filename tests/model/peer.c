@@ -111,7 +111,7 @@ static void parity(const char *machine, const model_config *cfg, uint32_t frozen
 }
 
 static void run(const char *chains, uint32_t n_chains, uint32_t frozen) {
-    static const char *const machines[] = {"reference", "cpu", "portable"};
+    static const char *const machines[] = {"reference", "cpu", "gpu", "portable"};
     char cmd[1024];
     const char *skip = getenv("COLM_TEST_NO_PEER") ? "left out by COLM_TEST_NO_PEER" : NULL;
     if (!skip && system("/usr/bin/python3 -c 'import torch' 2>/dev/null"))
@@ -135,7 +135,7 @@ static void run(const char *chains, uint32_t n_chains, uint32_t frozen) {
                       .norm_eps = 1e-5};
     for (uint32_t i = 0; i < n_chains; i++)
         c.chain[i] = (model_chain){64 / n_chains, 4 / n_chains, 4 / n_chains, 96 / n_chains};
-    for (size_t i = 0; i < 3; i++) parity(machines[i], &c, frozen);
+    for (size_t i = 0; i < 4; i++) parity(machines[i], &c, frozen);
 }
 
 static void one_chain(void) {

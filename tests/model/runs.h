@@ -20,7 +20,7 @@ static const run_shape run_shapes[] = {
 };
 #define RUN_SHAPES (sizeof run_shapes / sizeof *run_shapes)
 
-static const char *const run_machines[] = {"reference", "cpu", "portable"};
+static const char *const run_machines[] = {"reference", "cpu", "gpu", "portable"};
 
 /* body on every machine and shape; without a device the case is skipped after the reference. */
 static inline void run_everywhere(void (*body)(ops_machine *m, const run_shape *shape)) {

@@ -2,7 +2,7 @@
  * with activations computed again, and documents packed or alone. */
 #include "tests/model/runs.h"
 
-#define CLASSES 3
+#define CLASSES 4
 #define MAX_ROWS 128
 
 /* Models that between them use the whole family. */
