@@ -32,7 +32,14 @@ static bool test(const char *kernels, const char *spoil, seen *s, size_t *failed
     return CHECK_OK(ops_selftest(&p, failed, n, &err), err);
 }
 
-/* Every operation, every class that the device takes. */
+static bool has_class(int op, const char *class) {
+    const ops_row *row = ops_get((ops_id)op);
+    for (size_t v = 0; v < *row->n_variants; v++)
+        if (strcmp(row->variants[v].name, class) == 0) return true;
+    return false;
+}
+
+/* Every operation, every class that it has and the device takes. */
 static void passes(void) {
     seen s;
     size_t failed, n;
@@ -41,7 +48,7 @@ static void passes(void) {
     for (size_t c = 0; c < COUNT_OF(test_classes); c++) {
         ops_machine *m = machine_of(test_classes[c]);
         for (int op = 0; op < OP_COUNT && m; op++)
-            if (!CHECK(s.rows[op][c] > 0))
+            if (has_class(op, test_classes[c]) && !CHECK(s.rows[op][c] > 0))
                 printf("# no case of %s for class %s\n", ops_get((ops_id)op)->name, test_classes[c]);
         ops_close(&m);
     }
