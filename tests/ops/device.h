@@ -9,7 +9,7 @@
 #define COUNT_OF(a) (sizeof(a) / sizeof *(a))
 
 static gpu_device *test_gpu;
-static const char *const test_classes[] = {"cpu", "gpu", "portable"};
+static const char *const test_classes[] = {"cpu", "gpu", "portable"}; /* as ops_classes */
 
 static void test_log_(void *user, log_level level, const char *text) {
     (void)user;

@@ -70,7 +70,7 @@ static void a_wrong_result_fails_and_is_remembered(void) {
     if (!have_device() || !test("portable", "all", &s, &failed, &n)) return;
     CHECK(failed == n && s.beyond == n);
     if (!test("portable", "xent", &s, &failed, &n)) return;
-    CHECK(failed > 0 && failed == s.rows[OP_XENT][1]);
+    CHECK(failed > 0 && failed == s.rows[OP_XENT][OPS_CLASS_PORTABLE]);
     CHECK(!can_open("portable", false, &err));
     CHECK(err.code == COLM_E_DEVICE);
     CHECK_HAS(err.text, "xent");
