@@ -93,15 +93,21 @@ typedef struct {
  * and the call, but not the others. Checkpoints and token files lie beside the database in "<db>.files/". */
 colm_status colm_run(const colm_run_params *p, colm_err *err);
 
-/* How fast whole training steps of fixed configurations are on a device (cases a to f, random tokens), or with
- * `profile` where a step's time goes by operation. No data or database is opened. */
+/* How fast whole training steps of fixed configurations are on a device (cases a to g, random tokens), and which
+ * share of the device's ceilings that is: of the arithmetic and the bandwidth that kernels which do nothing else
+ * reach in the same run. No data or database is opened. */
 typedef struct {
     colm_device_params device;
     const char *cases;       /* letters of the cases; NULL: all */
     uint32_t batch, context; /* 0: 8 x 256 */
     double seconds;          /* per case; 0: 5 */
-    bool profile;
+    bool profile; /* then where a step's time goes, by operation: timestamps within a step where the device has
+                     them */
+    bool shapes;  /* the same by operation and shape */
+    bool alone;   /* then every operation alone, at each of its shapes; not with the other two */
 } colm_bench_params;
+/* A table of the cases, or of the operations that a profile asks for. JSON is an object: "device", "kernels",
+ * "ceilings", "cases" and "operations", an array each. */
 colm_status colm_bench(const colm_bench_params *p, colm_format f, char **ret_text, colm_err *err);
 
 /* Reading results; db as above. See results/README.md for what the columns mean. */

@@ -128,6 +128,12 @@ struct abi_adamw {
     abi_float lr, beta1, beta2, eps, decay, c1, c2;
 };
 
+/* Of the kernels that measure a device's ceilings: turns of the loop, vec4s a workgroup copies, factors. */
+struct abi_peak {
+    abi_uint turns, n;
+    abi_float a, b;
+};
+
 /* X[0 .. n-1] = 0 */
 struct abi_zero {
     abi_uint n;

@@ -11,8 +11,8 @@
 
 /* Everything an option can set. */
 typedef struct {
-    const char *db, *device, *kernels, *submit;
-    bool json, csv, fresh, sync, validate, profile, unsafe, help;
+    const char *db, *device, *kernels, *submit, *seconds, *batch, *context;
+    bool json, csv, fresh, sync, validate, profile, shapes, alone, unsafe, help;
     const char *word[64]; /* what is not an option */
     size_t n_words;
 } args;
@@ -33,6 +33,12 @@ static const option opt_kernels = {"--kernels", "CLASS", OFF(kernels),
                                    "auto (default: the best that fits), cpu, gpu or portable"};
 static const option opt_fresh = {"--fresh", NULL, OFF(fresh), "run finished stages again"};
 static const option opt_profile = {"--profile", NULL, OFF(profile), "where a step's time goes, by operation"};
+static const option opt_shapes = {"--shapes", NULL, OFF(shapes),
+                                  "the same, each shape of an operation by itself"};
+static const option opt_alone = {"--alone", NULL, OFF(alone), "every operation by itself, outside a step"};
+static const option opt_seconds = {"--seconds", "N", OFF(seconds), "of measured steps per case; 5"};
+static const option opt_batch = {"--batch", "N", OFF(batch), "sequences in a step; 8"};
+static const option opt_context = {"--context", "N", OFF(context), "tokens of a sequence; 256"};
 static const option opt_sync = {"--sync", NULL, OFF(sync), "wait after every dispatch; to find faults"};
 static const option opt_validate = {"--validate", NULL, OFF(validate),
                                     "load the Khronos validation layer; what it says\n"
@@ -60,7 +66,7 @@ typedef struct {
     size_t min, max; /* words it takes */
     action run;
     const char *brief, *detail;
-    const option *options[10];
+    const option *options[12];
 } command;
 static const command commands[] = {
     {"run",
@@ -115,9 +121,17 @@ static const command commands[] = {
      1,
      do_bench,
      "measure whole training steps on a device",
-     "CASES are letters of a to f; all when left out. Tokens/s and FLOP/s of a step of\n"
-     "8 x 256 tokens, its memory, and the time from the start to the first step.",
-     {&opt_device, &opt_kernels, &opt_profile, &opt_json, &opt_csv}},
+     "CASES are letters, all when left out (vocabulary 4096, float32):\n"
+     "  a  dense, width 256, 6 layers       e  dense, width 512, 8 layers\n"
+     "  b  the same in chains {4,4}         f  dense, width 320, 6 layers\n"
+     "  c  the same in chains {2,2,2,2}     g  CoLM-Air {4,4}, else as b\n"
+     "  d  256 frozen and 64 trained: growing, against training f\n"
+     "First the ceilings: what kernels reach that only multiply and add, or only copy.\n"
+     "A share is of the time that the ceilings allow, be it for operations or for\n"
+     "bytes; small tensors that caches hold can pass 1. Compare runs on a quiet\n"
+     "machine, several times; LP_NUM_THREADS sets the threads of lavapipe.",
+     {&opt_profile, &opt_shapes, &opt_alone, &opt_seconds, &opt_batch, &opt_context, &opt_device, &opt_kernels,
+      &opt_json, &opt_csv}},
     {"compare",
      "EXPERIMENT | RUN...",
      1,
@@ -252,12 +266,36 @@ static colm_status do_devices(const args *a, colm_err *err) {
     char *text = NULL;
     return show(colm_devices(format(a), &text, err), &text);
 }
+/* The number above 0 that an option was given; *io stays where it was not. */
+static colm_status number(const char *name, const char *text, double most, double *io, colm_err *err) {
+    char *end = NULL;
+    const double v = text ? strtod(text, &end) : 1;
+    if (text && (*end || end == text || !(v > 0 && v < most))) {
+        snprintf(err->text, sizeof err->text, "%s %s: not a number above 0", name, text);
+        return err->code = COLM_E_USAGE;
+    }
+    if (text) *io = v;
+    return COLM_OK;
+}
+static colm_status whole_number(const char *name, const char *text, uint32_t *io, colm_err *err) {
+    double v = *io;
+    colm_status st = number(name, text, 1e9, &v, err);
+    if (st || v == (double)(uint32_t)v) return *io = (uint32_t)v, st;
+    snprintf(err->text, sizeof err->text, "%s %s: not a whole number", name, text);
+    return err->code = COLM_E_USAGE;
+}
+
 static colm_status do_bench(const args *a, colm_err *err) {
     char *text = NULL;
     colm_bench_params p = {.device = {.device = a->device, .kernels = a->kernels},
                            .cases = a->n_words ? a->word[0] : NULL,
-                           .profile = a->profile};
-    return show(colm_bench(&p, format(a), &text, err), &text);
+                           .profile = a->profile,
+                           .shapes = a->shapes,
+                           .alone = a->alone};
+    colm_status st = whole_number("--batch", a->batch, &p.batch, err);
+    if (!st) st = whole_number("--context", a->context, &p.context, err);
+    if (!st) st = number("--seconds", a->seconds, 1e6, &p.seconds, err);
+    return st ? st : show(colm_bench(&p, format(a), &text, err), &text);
 }
 static colm_status do_selftest(const args *a, colm_err *err) {
     colm_device_params p = {.device = a->device, .kernels = a->kernels, .validate = a->validate};
@@ -355,12 +393,9 @@ static void on_event(void *user, const colm_event *e) {
 
 static colm_status do_run(const args *a, colm_err *err) {
     screen s = {.terminal = isatty(STDOUT_FILENO), .last = seconds()};
-    char *end = NULL;
-    double gflop = a->submit ? strtod(a->submit, &end) : 0;
-    if (a->submit && (*end || end == a->submit || !(gflop > 0 && gflop < 1e9))) {
-        snprintf(err->text, sizeof err->text, "--submit-gflop %s: not a number above 0", a->submit);
-        return err->code = COLM_E_USAGE;
-    }
+    double gflop = 0;
+    colm_status st = number("--submit-gflop", a->submit, 1e9, &gflop, err);
+    if (st) return st;
     listen_to_signals();
     colm_run_params p = {
         .path = a->word[0],
@@ -370,7 +405,7 @@ static colm_status do_run(const args *a, colm_err *err) {
         .event = on_event,
         .stop = stop_asked,
         .user = &s};
-    colm_status st = colm_run(&p, err);
+    st = colm_run(&p, err);
     close_progress(&s);
     return st;
 }

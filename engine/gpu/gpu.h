@@ -134,6 +134,20 @@ COLM_MUST_USE colm_status gpu_dispatch(gpu_device *d, gpu_kernel *k, gpu_set *s,
  * write). */
 void gpu_barrier(gpu_device *d);
 COLM_MUST_USE colm_status gpu_end(gpu_device *d, colm_err *err);
+/* Stamps of the device's own clock between dispatches, where its queue keeps one. A stamp marks the moment when
+ * all work recorded before it is done; so the differences of neighbouring stamps add up to the whole, and work
+ * that ran at the same time as what stands before it counts only from that one's end. */
+bool gpu_has_clock(const gpu_device *d);
+typedef struct gpu_clock gpu_clock;
+/* For at most n stamps in one recording. The caller frees it, before gpu_close and not within a recording;
+ * COLM_E_BUG without gpu_has_clock. */
+COLM_MUST_USE colm_status gpu_clock_create(gpu_device *d, uint32_t n, gpu_clock **ret, colm_err *err);
+void gpu_clock_free(gpu_device *d, gpu_clock **c);
+/* Between gpu_begin and gpu_end; a recording's first one starts the count anew. Allocates no host memory. */
+COLM_MUST_USE colm_status gpu_clock_stamp(gpu_device *d, gpu_clock *c, colm_err *err);
+/* After gpu_end: the first n stamps of the newest recording with any, in seconds since its first. */
+COLM_MUST_USE colm_status gpu_clock_read(gpu_device *d, gpu_clock *c, double *ret, uint32_t n, colm_err *err);
+
 /* Submissions so far and the longest one in seconds. */
 void gpu_submit_stats(const gpu_device *d, uint64_t *ret_count, double *ret_longest);
 

@@ -35,6 +35,7 @@ typedef struct {
     VkPhysicalDevice handle;
     VkPhysicalDeviceLimits limits;
     uint32_t family;                     /* queue family that computes; UINT32_MAX: none */
+    uint32_t stamp_bits;                 /* meaningful bits of its timestamps; 0: it has none */
     uint32_t subgroup_ops;               /* VkSubgroupFeatureFlags usable in compute */
     bool size_control;                   /* a required subgroup size may be asked for in compute ... */
     bool full_subgroups;                 /* ... with full subgroups ... */
@@ -137,7 +138,7 @@ struct gpu_device {
     bool dropped;   /* something was freed while recording */
     const gpu_kernel *bound;
     uint64_t budget, work; /* flops per submission, flops in the open command buffer */
-    uint64_t submits;
+    uint64_t submits, recordings;
     double longest, last_done; /* seconds */
 };
 

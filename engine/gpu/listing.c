@@ -63,13 +63,16 @@ void gpu_check_budget(gpu_found *f, uint32_t api) {
     i->why[0] = 0;
 }
 
-static uint32_t compute_family(VkPhysicalDevice handle) {
+static void find_compute_family(gpu_found *f) {
     VkQueueFamilyProperties list[32];
     uint32_t n = 32;
-    vkGetPhysicalDeviceQueueFamilyProperties(handle, &n, list);
-    for (uint32_t i = 0; i < n; i++)
-        if (list[i].queueFlags & VK_QUEUE_COMPUTE_BIT) return i;
-    return UINT32_MAX;
+    vkGetPhysicalDeviceQueueFamilyProperties(f->handle, &n, list);
+    f->family = UINT32_MAX;
+    for (uint32_t i = n; i-- > 0;)
+        if (list[i].queueFlags & VK_QUEUE_COMPUTE_BIT) {
+            f->family = i;
+            f->stamp_bits = list[i].timestampValidBits;
+        }
 }
 
 typedef struct {
@@ -131,7 +134,8 @@ static colm_status describe(VkPhysicalDevice handle, gpu_found *f, colm_err *err
     VkPhysicalDeviceMemoryProperties memory;
     vkGetPhysicalDeviceProperties(handle, &p);
     vkGetPhysicalDeviceMemoryProperties(handle, &memory);
-    *f = (gpu_found){.handle = handle, .limits = p.limits, .family = compute_family(handle)};
+    *f = (gpu_found){.handle = handle, .limits = p.limits};
+    find_compute_family(f);
     gpu_info *i = &f->info;
     snprintf(i->name, sizeof i->name, "%.255s", p.deviceName);
     snprintf(i->api, sizeof i->api, "%u.%u.%u", VK_API_VERSION_MAJOR(p.apiVersion) & 0xffu,

@@ -120,6 +120,7 @@ colm_status gpu_begin(gpu_device *d, colm_err *err) {
     if (s) return s;
     if (d->recording) return err_set(err, COLM_E_BUG, "gpu_begin before the gpu_end of the recording before");
     d->recording = true;
+    d->recordings++;
     d->barrier = d->dropped = false;
     return COLM_OK;
 }

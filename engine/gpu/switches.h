@@ -9,12 +9,12 @@
 #include "engine/base/err.h"
 
 typedef struct {
-    bool no_texels, no_subgroups; /* the device says that it has none */
-    uint64_t subgroup;            /* lanes that it reports; shuffles too are gone unless it has that many */
-    uint64_t alloc_cap;           /* bytes that all buffers together may take, and the memory it reports */
-    bool guard;                   /* words before and behind every buffer, looked at after every recording */
-    bool poison;                  /* what rounding adds behind a buffer's bytes holds NaN, not zero */
-    bool non_coherent;            /* mapped memory shows and sees nothing before it is flushed or invalidated */
+    bool no_texels, no_subgroups, no_timestamps; /* the device says that it has none */
+    uint64_t subgroup;  /* lanes that it reports; shuffles too are gone unless it has that many */
+    uint64_t alloc_cap; /* bytes that all buffers together may take, and the memory it reports */
+    bool guard;         /* words before and behind every buffer, looked at after every recording */
+    bool poison;        /* what rounding adds behind a buffer's bytes holds NaN, not zero */
+    bool non_coherent;  /* mapped memory shows and sees nothing before it is flushed or invalidated */
     uint64_t alloc_fail, device_lost; /* at the so-manieth buffer, submission; from 1 */
     uint64_t nan_grad;                /* a NaN in a gradient of the so-manieth step; from 1 */
     bool hazards;          /* every recording is looked through for calls that lack a barrier (ops/hazard.h) */

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/base/log.h"
 #include "engine/base/mem.h"
 #include "engine/model/graph_build.h"
 
@@ -163,16 +162,10 @@ static colm_status check_windows(const model_graph *g, colm_err *err) {
     return COLM_OK;
 }
 
-#define N_LISTS 5
-static void all_lists(model_graph *g, ops_list *ret[N_LISTS]) {
-    ops_list *lists[N_LISTS] = {&g->clear, &g->forward, &g->head, &g->backward, &g->update};
-    memcpy(ret, lists, sizeof lists);
-}
-
 colm_status model_graph_create(model_state *s, const graph_params *p, model_graph **ret, colm_err *err) {
     colm_status st = check_params(s, p, err);
     if (st) return st;
-    ops_list *lists[N_LISTS];
+    ops_list *lists[GRAPH_LISTS];
     model_graph *g = mem_alloc(1, sizeof *g);
     if (!g) return err_nomem(err, sizeof *g, "graph");
     g->s = s;
@@ -184,8 +177,8 @@ colm_status model_graph_create(model_state *s, const graph_params *p, model_grap
     if ((st = graph_forward(g, err)) || (st = graph_head(g, err))) goto out;
     if (p->train && ((st = graph_backward(g, err)) || (st = graph_update_list(g, err)))) goto out;
     if (ops_machine_is_plan(s->machine)) goto out;
-    all_lists(g, lists);
-    for (size_t i = 0; i < N_LISTS; i++)
+    graph_lists(g, lists);
+    for (size_t i = 0; i < GRAPH_LISTS; i++)
         if ((st = ops_prepare(s->machine, lists[i], err))) goto out;
     st = write_rope(g, err);
     if (!st) st = write_positions(g, err);
@@ -201,9 +194,9 @@ out:
 void model_graph_free(model_graph **pg) {
     model_graph *g = *pg;
     if (!g) return;
-    ops_list *lists[N_LISTS];
-    all_lists(g, lists);
-    for (size_t i = 0; i < N_LISTS; i++) {
+    ops_list *lists[GRAPH_LISTS];
+    graph_lists(g, lists);
+    for (size_t i = 0; i < GRAPH_LISTS; i++) {
         ops_unprepare(g->s->machine, lists[i]);
         ops_list_done(lists[i]);
     }
@@ -302,14 +295,14 @@ static colm_status step(model_graph *g, const uint32_t *tokens, const uint32_t *
     TRY(write_order(g, tokens, err));
     set_micro(g, targets_in_step, micro == 0);
     if (u) set_update(g, u);
-    const ops_list *lists[N_LISTS];
+    const ops_list *lists[GRAPH_LISTS];
     size_t n = 0;
     if (micro == 0) lists[n++] = &g->clear;
     lists[n++] = &g->forward;
     lists[n++] = &g->head;
     lists[n++] = &g->backward;
     if (u) lists[n++] = &g->update;
-    TRY(ops_run(m, lists, n, err));
+    TRY(graph_run(g, lists, n, err));
     graph_report r = {0};
     for (uint32_t i = 0; i < g->s->config.n_chains; i++) {
         double sum = 0;
@@ -347,24 +340,6 @@ colm_status model_graph_apply(model_graph *g, const graph_update *u, graph_repor
     TRY(ops_run(g->s->machine, &update, 1, err));
     TRY(ops_read(g->s->machine, g->clip, 0, clip, 2, err));
     ret->grad_norm = clip[0];
-    return COLM_OK;
-}
-
-colm_status model_graph_profile(model_graph *g, graph_cost by[OP_COUNT], colm_err *err) {
-    ops_list *lists[N_LISTS];
-    all_lists(g, lists);
-    for (size_t i = 0; i < N_LISTS; i++)
-        for (size_t k = 0; k < lists[i]->n; k++) {
-            const ops_list one = {.call = &lists[i]->call[k], .n = 1};
-            const ops_list *run = &one;
-            graph_cost *cost = &by[one.call->op];
-            double before = clock_seconds();
-            TRY(ops_run(g->s->machine, &run, 1, err));
-            cost->op = ops_get(one.call->op)->name;
-            cost->seconds += clock_seconds() - before;
-            cost->flops += (double)ops_get(one.call->op)->flops(&one.call->p);
-            cost->calls++;
-        }
     return COLM_OK;
 }
 

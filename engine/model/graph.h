@@ -9,6 +9,7 @@
 #define COLM_MODEL_GRAPH_H
 
 #include "engine/model/state.h"
+#include "engine/ops/ceiling.h"
 
 typedef struct {
     uint32_t B, T;
@@ -53,14 +54,33 @@ COLM_MUST_USE colm_status model_graph_apply(model_graph *g, const graph_update *
 COLM_MUST_USE colm_status model_graph_gradients(model_graph *g, const uint32_t *tokens, const uint32_t *targets,
                                                 graph_report *ret, colm_err *err);
 
-/* Runs every call of a training step alone and waits for it: seconds, calls and estimated FLOPs added to
- * by[op], names set. Values are those of the last batch, the update included; for benchmarks. */
+/* Where a step's time goes: sums over its calls by operation, or by operation and shape. */
 typedef struct {
     const char *op;
+    char shape[OPS_SHAPE]; /* "" where shapes are summed up */
     uint64_t calls;
-    double seconds, flops;
+    double seconds, flops, bytes; /* flops: the table's estimate; bytes: ops_call_bytes */
+    double ideal;                 /* seconds at the device's ceilings, call by call; 0 without them */
 } graph_cost;
-COLM_MUST_USE colm_status model_graph_profile(model_graph *g, graph_cost by[OP_COUNT], colm_err *err);
+typedef struct {
+    bool by_shape;              /* set before the first step */
+    const ops_ceiling *ceiling; /* NULL: none */
+    graph_cost *cost;           /* rows in order of first appearance; sums over all profiled steps */
+    size_t n;
+    uint64_t steps;
+    double step_seconds; /* by the host's clock: with batch, recording and reports that no call accounts for */
+    ops_timing timing;
+} graph_profile;
+/* A step as model_graph_train does it, each call timed (ops_run_timed) and added to *io. */
+COLM_MUST_USE colm_status model_graph_profile(model_graph *g, const uint32_t *tokens, const uint32_t *targets,
+                                              const graph_update *u, graph_profile *io, colm_err *err);
+/* What a step comes to, counted and not run: calls, flops, bytes and ideal are added to *io. */
+COLM_MUST_USE colm_status model_graph_count(const model_graph *g, graph_profile *io, colm_err *err);
+/* Every operation alone: of each row's first call as many as take about `seconds`, one behind the other; their
+ * median stands for all calls of the row. Values are garbage afterwards, parameters too. by_shape must be set.
+ */
+COLM_MUST_USE colm_status model_graph_alone(model_graph *g, double seconds, graph_profile *io, colm_err *err);
+void graph_profile_done(graph_profile *p);
 
 /* The buffer of per-row losses (tests read its doubles on the reference machine). */
 ops_buf model_graph_nll(const model_graph *g);

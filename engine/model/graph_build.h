@@ -62,7 +62,15 @@ struct model_graph {
     double lambda[MODEL_MAX_CHAINS];
     uint32_t *host_start, *host_order, *host_list, *host_count, *host_first;
     float *host_nll;
+    graph_profile *profile; /* not NULL: this step is timed call by call */
 };
+
+/* The lists of a step in their order. */
+#define GRAPH_LISTS 5
+static inline void graph_lists(model_graph *g, ops_list *ret[GRAPH_LISTS]) {
+    ops_list *const lists[GRAPH_LISTS] = {&g->clear, &g->forward, &g->head, &g->backward, &g->update};
+    for (int i = 0; i < GRAPH_LISTS; i++) ret[i] = lists[i];
+}
 
 /* Columns of chain i in a matrix. */
 static inline uint32_t act_col(const model_graph *g, const act *a, uint32_t chain) {
@@ -111,6 +119,9 @@ static inline bool graph_windowed(const model_graph *g, uint32_t layer) {
 /* graph_place.c */
 void graph_place(model_graph *g);
 COLM_MUST_USE colm_status graph_buffers(model_graph *g, colm_err *err);
+
+/* graph_profile.c: ops_run, or where the step is profiled its timed form. */
+COLM_MUST_USE colm_status graph_run(model_graph *g, const ops_list *const *lists, size_t n, colm_err *err);
 
 /* graph_emit.c: one or a few calls each, appended to a list. */
 /* Where chain i's statistics start in a vector of `each` values per row: heads, key-value heads, or 1. */

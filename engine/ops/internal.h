@@ -68,6 +68,51 @@ OPS_VARIANTS(bias_grad);
 OPS_VARIANTS(add);
 OPS_VARIANTS(cast);
 
+/* What a call moves and looks like (cost.c): elements per operation, words per kind of push constants. */
+#define OPS_ELEMENTS(name) void elements_##name(const ops_call *c, uint64_t n[OPS_MAX_TENSORS])
+OPS_ELEMENTS(embed);
+OPS_ELEMENTS(embed_grad);
+OPS_ELEMENTS(norm);
+OPS_ELEMENTS(norm_dx);
+OPS_ELEMENTS(norm_dg);
+OPS_ELEMENTS(linear);
+OPS_ELEMENTS(linear_dx);
+OPS_ELEMENTS(linear_dw);
+OPS_ELEMENTS(rope);
+OPS_ELEMENTS(attn);
+OPS_ELEMENTS(attn_delta);
+OPS_ELEMENTS(attn_dq);
+OPS_ELEMENTS(attn_dkv);
+OPS_ELEMENTS(swiglu);
+OPS_ELEMENTS(swiglu_grad);
+OPS_ELEMENTS(xent);
+OPS_ELEMENTS(xent_grad);
+OPS_ELEMENTS(sumsq);
+OPS_ELEMENTS(clip);
+OPS_ELEMENTS(adamw);
+OPS_ELEMENTS(zero);
+OPS_ELEMENTS(head_norm);
+OPS_ELEMENTS(head_norm_dx);
+OPS_ELEMENTS(head_norm_dg);
+OPS_ELEMENTS(bias);
+OPS_ELEMENTS(bias_grad);
+OPS_ELEMENTS(add);
+#define OPS_SHAPE_OF(member) void shape_##member(const ops_push *p, char *buf, size_t size)
+OPS_SHAPE_OF(embed);
+OPS_SHAPE_OF(embed_grad);
+OPS_SHAPE_OF(norm);
+OPS_SHAPE_OF(linear);
+OPS_SHAPE_OF(rope);
+OPS_SHAPE_OF(attn);
+OPS_SHAPE_OF(ew);
+OPS_SHAPE_OF(xent);
+OPS_SHAPE_OF(sumsq);
+OPS_SHAPE_OF(clip);
+OPS_SHAPE_OF(adamw);
+OPS_SHAPE_OF(zero);
+OPS_SHAPE_OF(head_norm);
+OPS_SHAPE_OF(bias);
+
 #define OPS_MAX_PURPOSES 16
 
 /* One buffer; a machine kind keeps its memory in `host` (reference) or `device`. */
@@ -89,6 +134,10 @@ typedef struct {
     colm_status (*prepare)(ops_machine *m, ops_call *c, colm_err *err);
     void (*unprepare)(ops_machine *m, ops_call *c);
     colm_status (*run)(ops_machine *m, const ops_list *const *lists, size_t n, colm_err *err);
+    /* ops_run_timed by the machine's own clock; OPS_TIMED_BY_WAITING where it has none, with nothing done or
+     * all done. NULL: it never has one. */
+    colm_status (*run_timed)(ops_machine *m, const ops_list *const *lists, size_t n, double *seconds,
+                             ops_timing *ret, colm_err *err);
     void (*identity)(const ops_machine *m, char *buf, size_t n);
     void (*close)(ops_machine *m);
 } ops_vtable;
@@ -113,6 +162,8 @@ struct ops_machine {
 const char *ops_call_variant(const ops_call *c);
 bool ops_class_runs(const gpu_info *g, const char *kernels);
 const char *ops_machine_class(const ops_machine *m);
+/* NULL: the machine is no device. */
+gpu_device *ops_machine_device(const ops_machine *m);
 
 /* A machine with its table entry and name filled in; NULL on lack of memory. */
 ops_machine *machine_new(const ops_vtable *vt, const char *name);

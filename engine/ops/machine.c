@@ -192,6 +192,31 @@ void ops_unprepare(ops_machine *m, ops_list *l) {
         if (l->call[i].bound && m->vt->unprepare) m->vt->unprepare(m, &l->call[i]);
 }
 
+const char *ops_timing_text(ops_timing t) {
+    static const char *const text[] = {
+        [OPS_TIMED_BY_STAMPS] = "by the device's timestamps within one recording",
+        [OPS_TIMED_BY_WAITING] = "each call waited for alone, for there are no timestamps",
+        [OPS_TIMED_BY_WAITING_DISTRUST] =
+            "each call waited for alone, for the device's timestamps contradict the clock"};
+    return text[t];
+}
+
+colm_status ops_run_timed(ops_machine *m, const ops_list *const *lists, size_t n, double *seconds,
+                          ops_timing *ret, colm_err *err) {
+    ops_timing how = OPS_TIMED_BY_WAITING;
+    colm_status st = m->vt->run_timed ? m->vt->run_timed(m, lists, n, seconds, &how, err) : COLM_OK;
+    for (size_t i = 0, at = 0; i < n && how != OPS_TIMED_BY_STAMPS; i++)
+        for (size_t c = 0; c < lists[i]->n && !st; c++) {
+            const ops_list one = {.call = &lists[i]->call[c], .n = 1};
+            const ops_list *run = &one;
+            const double before = clock_seconds();
+            st = m->vt->run(m, &run, 1, err);
+            seconds[at++] = clock_seconds() - before;
+        }
+    if (!st) *ret = how;
+    return st;
+}
+
 colm_status ops_run(ops_machine *m, const ops_list *const *lists, size_t n, colm_err *err) {
     return m->vt->run(m, lists, n, err);
 }

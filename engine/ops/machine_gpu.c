@@ -21,6 +21,9 @@ typedef struct {
     hazard_list hazards;
     bool watched; /* the switch `hazards` */
     hazard_watch watch;
+    gpu_clock *clock; /* for ops_run_timed; has room for `stamps` */
+    uint32_t stamps;
+    bool timed, distrusted; /* a stamp behind every call of this run; its stamps were wrong once */
 } gpu_own;
 
 struct ops_bound {
@@ -207,7 +210,7 @@ static colm_status record(gpu_own *o, const ops_call *c, size_t list, size_t ind
     if (!st)
         st = gpu_dispatch(o->device, c->bound->kernel, c->bound->set, &c->p, row->push_bytes, groups,
                           row->flops(&c->p), err);
-    if (!st && o->sync && !(st = gpu_end(o->device, err))) {
+    if (!st && o->sync && !o->timed && !(st = gpu_end(o->device, err))) {
         o->hazards.n = 0;
         st = gpu_begin(o->device, err);
     }
@@ -219,14 +222,57 @@ static colm_status device_run(ops_machine *m, const ops_list *const *lists, size
     colm_status st = gpu_begin(o->device, err);
     if (st) return st;
     o->hazards.n = o->watch.n = o->watch.barriers = 0;
+    if (o->timed) st = gpu_clock_stamp(o->device, o->clock, err);
     for (size_t i = 0; i < n && !st; i++)
         for (size_t c = 0; c < lists[i]->n && !st; c++) {
             st = record(o, &lists[i]->call[c], i, c, err);
+            if (!st && o->timed) st = gpu_clock_stamp(o->device, o->clock, err);
             if (st) err_at(err, "list %zu, call %zu, %s", i, c, ops_get(lists[i]->call[c].op)->name);
         }
     colm_status ended = gpu_end(o->device, st ? NULL : err); /* the first failure is the one to tell */
     if (!st) st = ended;
     return st || !o->watched ? st : look_for_hazards(m, err);
+}
+
+/* Whether stamps (seconds since the first) can be true of a recording that took `wall` on the host: they never
+ * run back, come to something, to no more than the host saw, and to a good part of it where waiting is a
+ * trifle. */
+static bool credible(const double *at, size_t n, double wall) {
+    for (size_t i = 1; i < n; i++)
+        if (!(at[i] >= at[i - 1])) return false;
+    const double all = at[n - 1];
+    return all > 0 && all <= 1.05 * wall + 1e-3 && (wall < 0.02 || all >= 0.25 * wall);
+}
+
+static colm_status device_run_timed(ops_machine *m, const ops_list *const *lists, size_t n, double *seconds,
+                                    ops_timing *ret, colm_err *err) {
+    gpu_own *o = own(m);
+    double *at = NULL;
+    size_t calls = 0;
+    colm_status st = COLM_OK;
+    for (size_t i = 0; i < n; i++) calls += lists[i]->n;
+    *ret = o->distrusted ? OPS_TIMED_BY_WAITING_DISTRUST : OPS_TIMED_BY_WAITING;
+    if (o->distrusted || !calls || calls >= UINT32_MAX || !gpu_has_clock(o->device)) return COLM_OK;
+    if (o->stamps < calls + 1) {
+        gpu_clock_free(o->device, &o->clock);
+        o->stamps = (uint32_t)calls + 1;
+        if ((st = gpu_clock_create(o->device, o->stamps, &o->clock, err))) return o->stamps = 0, st;
+    }
+    at = mem_alloc(calls + 1, sizeof *at);
+    if (!at) return err_nomem(err, (calls + 1) * sizeof *at, "timestamps");
+    o->timed = true;
+    const double before = clock_seconds();
+    st = device_run(m, lists, n, err);
+    const double wall = clock_seconds() - before;
+    o->timed = false;
+    if (!st) st = gpu_clock_read(o->device, o->clock, at, (uint32_t)calls + 1, err);
+    if (st) goto out;
+    o->distrusted = !credible(at, calls + 1, wall);
+    *ret = o->distrusted ? OPS_TIMED_BY_WAITING_DISTRUST : OPS_TIMED_BY_STAMPS;
+    for (size_t i = 0; i < calls; i++) seconds[i] = at[i + 1] - at[i];
+out:
+    free(at);
+    return st;
 }
 
 static void device_identity(const ops_machine *m, char *buf, size_t n) {
@@ -236,6 +282,7 @@ static void device_identity(const ops_machine *m, char *buf, size_t n) {
 }
 
 static void device_close(ops_machine *m) {
+    gpu_clock_free(own(m)->device, &own(m)->clock);
     free(own(m)->watch.entry);
     free(m->own);
 }
@@ -247,6 +294,7 @@ static const ops_vtable device_table = {.buffer = device_buffer,
                                         .prepare = device_prepare,
                                         .unprepare = device_unprepare,
                                         .run = device_run,
+                                        .run_timed = device_run_timed,
                                         .identity = device_identity,
                                         .close = device_close};
 
@@ -291,6 +339,10 @@ bool ops_class_runs(const gpu_info *g, const char *kernels) {
 
 const char *ops_machine_class(const ops_machine *m) {
     return own(m)->kernels;
+}
+
+gpu_device *ops_machine_device(const ops_machine *m) {
+    return m->vt == &device_table ? own(m)->device : NULL;
 }
 
 colm_status ops_open_gpu(gpu_device *d, const ops_machine_params *p, ops_machine **ret, colm_err *err) {

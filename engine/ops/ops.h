@@ -165,9 +165,12 @@ typedef struct {
     void (*ref)(const ops_push *p,
                 void *const t[OPS_MAX_TENSORS]); /* float tensors as double *, others uint32_t * */
     uint64_t (*flops)(const ops_push *p);        /* estimate, multiply-add = 2 */
-    const ops_variant *variants;                 /* best first */
+    void (*elements)(const ops_call *c, uint64_t n[OPS_MAX_TENSORS]); /* of each tensor: read plus written */
+    void (*shape)(const ops_push *p, char *buf, size_t n); /* in words: "N=64 K=256"; at most OPS_SHAPE bytes */
+    const ops_variant *variants;                           /* best first */
     const size_t *n_variants;
 } ops_row;
+#define OPS_SHAPE 64
 const ops_row *ops_get(ops_id op);
 
 /* Machines. */
@@ -243,6 +246,22 @@ COLM_MUST_USE colm_status ops_prepare(ops_machine *m, ops_list *l, colm_err *err
 void ops_unprepare(ops_machine *m, ops_list *l); /* before the machine closes or a viewed buffer goes */
 /* Runs the lists in order as one recording and waits. Barriers come from the calls' reads and writes. */
 COLM_MUST_USE colm_status ops_run(ops_machine *m, const ops_list *const *lists, size_t n, colm_err *err);
+/* Bytes that a call must move: each of its tensors once, as far as it is used, at the size of its storage type.
+ */
+uint64_t ops_call_bytes(const ops_machine *m, const ops_call *c);
+
+/* How ops_run_timed came by its seconds. */
+typedef enum {
+    OPS_TIMED_BY_STAMPS,          /* one recording with the device's own timestamps between its calls */
+    OPS_TIMED_BY_WAITING,         /* each call run and waited for alone: no timestamps there */
+    OPS_TIMED_BY_WAITING_DISTRUST /* likewise: the device's timestamps contradicted the host's clock */
+} ops_timing;
+const char *ops_timing_text(ops_timing t);
+/* As ops_run, and writes the seconds of each call: seconds[0 .. calls of all lists - 1], in order. With
+ * timestamps a call's time is from the end of what came before it to its own end, so that they add up. The
+ * first run on a machine may be done twice, before timestamps that cannot be right are given up. */
+COLM_MUST_USE colm_status ops_run_timed(ops_machine *m, const ops_list *const *lists, size_t n, double *seconds,
+                                        ops_timing *ret, colm_err *err);
 /* Identity of the numerics: machine name and, on a device, the digest of the kernels used. */
 void ops_identity(const ops_machine *m, char *buf, size_t n);
 

@@ -64,8 +64,11 @@ static uint64_t flops_add(const ops_push *p) {
     return (uint64_t)p->ew.rows * p->ew.cols;
 }
 
-#define ROW(id, member, access, dtypes, cost) \
-    { #id, access, dtypes, sizeof(((ops_push *)0)->member), ref_##id, cost, variants_##id, &n_variants_##id }
+#define ROW(id, member, access, dtypes, cost)                                                                \
+    {                                                                                                        \
+#id, access, dtypes, sizeof(((ops_push *)0)->member), ref_##id, cost, elements_##id, shape_##member, \
+            variants_##id, &n_variants_##id                                                                  \
+    }
 
 static const ops_row table[OP_COUNT] = {
     [OP_EMBED] = ROW(embed, embed, "rrm", "uff", flops_embed),

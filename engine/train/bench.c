@@ -9,21 +9,23 @@
 
 #define MAX_STEPS 1000
 
-#define CONFIG(layers_, hd, ...)                                                                             \
-    {                                                                                                        \
-        .vocab = 4096, .context = 1024, .layers = layers_, .head_dim = hd, .rope_theta = 10000,              \
-        .norm_eps = 1e-5, .n_chains = sizeof((model_chain[]){__VA_ARGS__}) / sizeof(model_chain), .chain = { \
-            __VA_ARGS__                                                                                      \
-        }                                                                                                    \
+#define PROFILED 3 /* steps that a profile sums up, after one to get warm */
+
+#define CONFIG(layers_, hd, kv_, ...)                                                             \
+    {                                                                                             \
+        .vocab = 4096, .context = 1024, .layers = layers_, .head_dim = hd, .rope_theta = 10000,   \
+        .norm_eps = 1e-5, .n_chains = sizeof((model_chain[]){__VA_ARGS__}) / sizeof(model_chain), \
+        .chain = {__VA_ARGS__}, .family.kv = kv_                                                  \
     }
 static const bench_case cases[] = {
-    {"a", "dense 256, 6 layers", CONFIG(6, 32, {256, 8, 8, 688}), 0},
-    {"b", "chains {4,4} of 256", CONFIG(6, 32, {128, 4, 4, 344}, {128, 4, 4, 344}), 0},
+    {"a", "dense 256, 6 layers", CONFIG(6, 32, KV_OWN, {256, 8, 8, 688}), 0},
+    {"b", "chains {4,4} of 256", CONFIG(6, 32, KV_OWN, {128, 4, 4, 344}, {128, 4, 4, 344}), 0},
     {"c", "chains {2,2,2,2} of 256",
-     CONFIG(6, 32, {64, 2, 2, 172}, {64, 2, 2, 172}, {64, 2, 2, 172}, {64, 2, 2, 172}), 0},
-    {"d", "256 frozen + 64 trained", CONFIG(6, 32, {256, 8, 8, 688}, {64, 2, 2, 172}), 1},
-    {"e", "dense 512, 8 layers", CONFIG(8, 64, {512, 8, 8, 1376}), 0},
-    {"f", "dense 320, 6 layers", CONFIG(6, 32, {320, 10, 10, 860}), 0},
+     CONFIG(6, 32, KV_OWN, {64, 2, 2, 172}, {64, 2, 2, 172}, {64, 2, 2, 172}, {64, 2, 2, 172}), 0},
+    {"d", "256 frozen + 64 trained", CONFIG(6, 32, KV_OWN, {256, 8, 8, 688}, {64, 2, 2, 172}), 1},
+    {"e", "dense 512, 8 layers", CONFIG(8, 64, KV_OWN, {512, 8, 8, 1376}), 0},
+    {"f", "dense 320, 6 layers", CONFIG(6, 32, KV_OWN, {320, 10, 10, 860}), 0},
+    {"g", "CoLM-Air {4,4} of 256", CONFIG(6, 32, KV_GROUPED, {128, 4, 4, 344}, {128, 4, 0, 344}), 0},
 };
 
 const bench_case *bench_case_at(size_t i) {
@@ -39,56 +41,114 @@ static int by_time(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-static colm_status profile_pass(model_graph *g, bench_result *r, colm_err *err) {
-    graph_cost op[OP_COUNT] = {0};
-    colm_status st = model_graph_profile(g, op, err);
-    for (size_t i = 0; i < OP_COUNT && !st; i++)
-        if (op[i].calls) r->op[r->n_ops++] = op[i];
-    qsort(r->op, r->n_ops, sizeof *r->op, by_time);
+/* A case on its way: what a step needs, and the tokens of all of them. */
+typedef struct {
+    model_weights *w;
+    model_state *s;
+    model_graph *g;
+    uint32_t *ids; /* inputs, then targets */
+    uint64_t tokens, done;
+} bench_run;
+
+static graph_update next_update(bench_run *r) {
+    return (graph_update){3e-4, 0.9, 0.95, 1e-8, 0.1, 1, ++r->done};
+}
+
+static colm_status open_run(ops_machine *m, const bench_case *c, uint32_t B, uint32_t T, bench_run *r,
+                            colm_err *err) {
+    const graph_params gp = {.B = B, .T = T, .train = true};
+    colm_status st = model_weights_init(&c->config, 1, &r->w, err);
+    if (!st) st = model_state_create(m, r->w, c->frozen, &r->s, err);
+    if (!st) st = model_graph_create(r->s, &gp, &r->g, err);
+    if (st) return st;
+    r->tokens = (uint64_t)B * T;
+    r->ids = mem_alloc(2 * r->tokens, sizeof *r->ids);
+    if (!r->ids) return err_nomem(err, 2 * r->tokens * sizeof *r->ids, "batch");
+    const rng_stream stream = rng_open(1, "bench tokens");
+    for (size_t i = 0; i < 2 * r->tokens; i++) r->ids[i] = (uint32_t)rng_below(&stream, i, c->config.vocab);
+    return COLM_OK;
+}
+
+static void close_run(bench_run *r) {
+    model_graph_free(&r->g);
+    model_state_free(&r->s);
+    model_weights_free(&r->w);
+    free(r->ids);
+}
+
+static colm_status step(bench_run *r, double *ret_seconds, colm_err *err) {
+    const graph_update u = next_update(r);
+    graph_report report;
+    const double before = clock_seconds();
+    colm_status st = model_graph_train(r->g, r->ids, r->ids + r->tokens, &u, &report, err);
+    *ret_seconds = clock_seconds() - before;
     return st;
 }
 
-colm_status bench_step(ops_machine *m, const bench_case *c, uint32_t B, uint32_t T, double seconds,
-                       bool profile, bench_result *ret, colm_err *err) {
-    bench_result r = {.tokens = (uint64_t)B * T};
-    model_weights *w = NULL;
-    model_state *s = NULL;
-    model_graph *g = NULL;
-    graph_params gp = {.B = B, .T = T, .train = true};
-    double start = clock_seconds(), *time = mem_alloc(MAX_STEPS, sizeof *time);
-    uint32_t *ids = mem_alloc(2 * r.tokens, sizeof *ids);
-    colm_status st = time && ids ? COLM_OK : err_nomem(err, 2 * r.tokens * sizeof *ids, "batch");
-    if (!st) st = model_weights_init(&c->config, 1, &w, err);
-    if (!st) st = model_state_create(m, w, c->frozen, &s, err);
-    if (!st) st = model_graph_create(s, &gp, &g, err);
-    r.memory = ops_bytes(m, NULL);
-    r.flops = (double)B * (double)(model_flops_forward(&c->config, c->config.n_chains, T) +
-                                   model_flops_backward(&c->config, c->frozen, T));
-    rng_stream stream = rng_open(1, "bench tokens");
-    for (size_t i = 0; i < 2 * r.tokens && !st; i++) ids[i] = (uint32_t)rng_below(&stream, i, c->config.vocab);
-    for (double began = 0; !st && r.steps < MAX_STEPS && (r.steps < 5 || clock_seconds() - began < seconds);) {
-        graph_update u = {3e-4, 0.9, 0.95, 1e-8, 0.1, 1, r.steps + 1};
-        graph_report report;
-        double before = clock_seconds();
-        st = model_graph_train(g, ids, ids + r.tokens, &u, &report, err);
-        if (r.first == 0) { /* the first step also compiles and touches memory: it is not measured */
-            r.first = clock_seconds() - start;
-            began = clock_seconds();
-            continue;
-        }
-        time[r.steps++] = clock_seconds() - before;
-    }
-    if (!st && profile) st = profile_pass(g, &r, err);
-    if (!st) {
-        qsort(time, r.steps, sizeof *time, by_value);
-        r.median = time[r.steps / 2];
-        r.best = time[0];
-        *ret = r;
-    }
-    model_graph_free(&g);
-    model_state_free(&s);
-    model_weights_free(&w);
+static colm_status measure(bench_run *r, double seconds, bench_result *ret, colm_err *err) {
+    double *time = mem_alloc(MAX_STEPS, sizeof *time);
+    if (!time) return err_nomem(err, MAX_STEPS * sizeof *time, "times of steps");
+    colm_status st = COLM_OK;
+    const double began = clock_seconds();
+    while (!st && ret->steps < MAX_STEPS && (ret->steps < 5 || clock_seconds() - began < seconds))
+        st = step(r, &time[ret->steps++], err);
+    qsort(time, ret->steps, sizeof *time, by_value);
+    ret->median = time[ret->steps / 2];
+    ret->best = time[0];
     free(time);
-    free(ids);
+    return st;
+}
+
+/* The first profiled step warms up, and settles how calls are timed. */
+static colm_status look_inside(bench_run *r, graph_profile *io, colm_err *err) {
+    graph_profile warm = *io;
+    graph_update u = next_update(r);
+    colm_status st = model_graph_profile(r->g, r->ids, r->ids + r->tokens, &u, &warm, err);
+    graph_profile_done(&warm);
+    for (int i = 0; i < PROFILED && !st; i++) {
+        u = next_update(r);
+        st = model_graph_profile(r->g, r->ids, r->ids + r->tokens, &u, io, err);
+    }
+    return st;
+}
+
+/* The profile that was asked for, longest rows first. */
+static colm_status look(bench_run *r, const bench_params *p, double seconds, bench_result *ret, colm_err *err) {
+    ret->profile = (graph_profile){.by_shape = p->by_shape || p->look == BENCH_ALONE, .ceiling = p->ceiling};
+    colm_status st = model_graph_count(r->g, &ret->profile, err);
+    const size_t n = ret->profile.n;
+    for (size_t i = 0; i < n; i++) {
+        ret->bytes += ret->profile.cost[i].bytes;
+        ret->ideal += ret->profile.cost[i].ideal;
+    }
+    if (st || p->look == BENCH_STEPS) return st;
+    graph_profile_done(&ret->profile);
+    st = p->look == BENCH_INSIDE ? look_inside(r, &ret->profile, err)
+                                 : model_graph_alone(r->g, seconds / (double)n, &ret->profile, err);
+    qsort(ret->profile.cost, ret->profile.n, sizeof *ret->profile.cost, by_time);
+    return st;
+}
+
+colm_status bench_step(ops_machine *m, const bench_case *c, const bench_params *p, bench_result *ret,
+                       colm_err *err) {
+    const uint32_t B = p->batch ? p->batch : 8, T = p->context ? p->context : 256;
+    const double seconds = p->seconds > 0 ? p->seconds : 5, start = clock_seconds();
+    bench_result r = {.flops = (double)B * (double)(model_flops_forward(&c->config, c->config.n_chains, T) +
+                                                    model_flops_backward(&c->config, c->frozen, T))};
+    bench_run run = {0};
+    colm_status st = open_run(m, c, B, T, &run, err);
+    r.tokens = run.tokens;
+    r.memory = ops_bytes(m, NULL);
+    r.ready = clock_seconds() - start;
+    if (!st)
+        st =
+            step(&run, &r.first, err); /* also finishes kernels and touches memory: not one of those measured */
+    if (!st) st = measure(&run, seconds, &r, err);
+    if (!st) st = look(&run, p, seconds, &r, err);
+    if (!st)
+        *ret = r;
+    else
+        graph_profile_done(&r.profile);
+    close_run(&run);
     return st;
 }

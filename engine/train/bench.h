@@ -11,23 +11,39 @@ typedef struct {
     uint32_t frozen;
 } bench_case;
 
-/* The configurations a to f that speed is compared at (vocabulary 4096): dense 256; chains {4,4}; {2,2,2,2};
- * 256 frozen + 64 trained; dense 512; dense 320, what d saves against. NULL after the last. */
+/* The configurations that speed is compared at (vocabulary 4096): a dense 256; b chains {4,4}; c {2,2,2,2}; d
+ * 256 frozen + 64 trained; e dense 512; f dense 320, what d saves against; g CoLM-Air {4,4}. NULL after the
+ * last. */
 const bench_case *bench_case_at(size_t i);
+
+typedef enum {
+    BENCH_STEPS,  /* whole steps alone */
+    BENCH_INSIDE, /* and then a few of them call by call: where the time goes */
+    BENCH_ALONE   /* and then every operation alone, at each of its shapes */
+} bench_look;
+
+typedef struct {
+    uint32_t batch, context; /* sequences and tokens of each in a step; 0: 8 x 256 */
+    double seconds;          /* of measured steps, at least 5 steps; 0: 5 s */
+    bench_look look;
+    bool by_shape;              /* of BENCH_INSIDE: each shape of an operation by itself */
+    const ops_ceiling *ceiling; /* what shares are taken of; NULL: none */
+} bench_params;
 
 typedef struct {
     uint64_t steps, tokens; /* steps measured; tokens of one */
     double median, best;    /* seconds of a step */
     double flops;           /* of one step, by the convention of colm.md section 2 */
-    uint64_t memory;        /* bytes */
-    double first; /* seconds from nothing to the end of the first step: kernels compiled or taken from caches */
-    graph_cost op[OP_COUNT]; /* with profile: each call run and waited for alone, longest first */
-    size_t n_ops;
+    double bytes, ideal;    /* that its calls must move; its least seconds at the ceilings, 0 without them */
+    uint64_t memory;        /* bytes of device memory */
+    double ready; /* seconds from nothing until the first step begins: weights, graph, kernels compiled or
+                     taken from caches */
+    double first; /* and of the first step itself, in which a driver may finish kernels */
+    graph_profile profile; /* BENCH_INSIDE, BENCH_ALONE: rows, longest first; without, one step counted */
 } bench_result;
 
-/* Steps of B x T tokens for about `seconds`, at least 5. `profile` adds a pass in which every call waits: it
- * shows shares, its sum is above a step's time by what waiting costs. */
-COLM_MUST_USE colm_status bench_step(ops_machine *m, const bench_case *c, uint32_t B, uint32_t T,
-                                     double seconds, bool profile, bench_result *ret, colm_err *err);
+/* Fills *ret, whose profile the caller frees with graph_profile_done. */
+COLM_MUST_USE colm_status bench_step(ops_machine *m, const bench_case *c, const bench_params *p,
+                                     bench_result *ret, colm_err *err);
 
 #endif
