@@ -169,7 +169,7 @@ OPS_SHAPE_OF(sumsq) {
     snprintf(buf, size, "n=%u", p->sumsq.n);
 }
 OPS_ELEMENTS(clip) {
-    FILL(c->p.clip.n, 2);
+    FILL(c->p.clip.n, 3);
 }
 OPS_SHAPE_OF(clip) {
     snprintf(buf, size, "n=%u", p->clip.n);
@@ -181,6 +181,12 @@ OPS_ELEMENTS(adamw) {
 OPS_SHAPE_OF(adamw) {
     snprintf(buf, size, "n=%u", p->adamw.n);
 }
+OPS_ELEMENTS(cast) {
+    FILL(c->p.cast.n, c->p.cast.n);
+}
+OPS_SHAPE_OF(cast) {
+    snprintf(buf, size, "n=%u", p->cast.n);
+}
 OPS_ELEMENTS(zero) {
     FILL(c->p.zero.n);
 }
@@ -188,15 +194,10 @@ OPS_SHAPE_OF(zero) {
     snprintf(buf, size, "n=%u", p->zero.n);
 }
 
-static uint64_t bytes_of(ops_dtype t) {
-    static const uint64_t bytes[] = {[OPS_F32] = 4, [OPS_U32] = 4};
-    return bytes[t];
-}
-
 uint64_t ops_call_bytes(const ops_machine *m, const ops_call *c) {
     const ops_row *row = ops_get(c->op);
     uint64_t n[OPS_MAX_TENSORS] = {0}, sum = 0;
     row->elements(c, n);
-    for (size_t k = 0; row->access[k]; k++) sum += n[k] * bytes_of(machine_slot(m, c->t[k].buf)->dtype);
+    for (size_t k = 0; row->access[k]; k++) sum += n[k] * ops_dtype_size(machine_slot(m, c->t[k].buf)->dtype);
     return sum;
 }

@@ -97,6 +97,7 @@ OPS_ELEMENTS(head_norm_dg);
 OPS_ELEMENTS(bias);
 OPS_ELEMENTS(bias_grad);
 OPS_ELEMENTS(add);
+OPS_ELEMENTS(cast);
 #define OPS_SHAPE_OF(member) void shape_##member(const ops_push *p, char *buf, size_t size)
 OPS_SHAPE_OF(embed);
 OPS_SHAPE_OF(embed_grad);
@@ -112,6 +113,7 @@ OPS_SHAPE_OF(adamw);
 OPS_SHAPE_OF(zero);
 OPS_SHAPE_OF(head_norm);
 OPS_SHAPE_OF(bias);
+OPS_SHAPE_OF(cast);
 
 #define OPS_MAX_PURPOSES 16
 

@@ -1,0 +1,101 @@
+"""`colm bench`: that its numbers belong together. How large they are is nobody's business here."""
+import math
+
+from bench import INPUT, USAGE, check, equal, has, main, strict_csv, strict_json
+
+TINY = ["--batch", "1", "--context", "16", "--seconds", "0.01"]
+
+
+def near(a, b, what, limit=1e-9):
+    if not (abs(a - b) <= limit * max(abs(a), abs(b))):
+        raise AssertionError(f"{what}: {a} against {b}")
+
+
+def positive(row, *keys):
+    for key in keys:
+        check(isinstance(row[key], (int, float)) and row[key] > 0 and math.isfinite(row[key]), f"{key} is {row[key]!r}")
+
+
+def bench_json(bench, *args):
+    bench.need_vulkan()
+    return strict_json(bench("bench", *args, *TINY, "--json").expect().out)
+
+
+def cases_and_ceilings(bench):
+    told = bench_json(bench, "gb")
+    equal(sorted(told), ["cases", "ceilings", "device", "operations", "version"], "members")
+    positive(told["ceilings"], "gflop_per_s", "memory_gb_per_s", "cache_gb_per_s", "cache_bytes")
+    equal(told["operations"], None, "operations that nobody asked for")
+    equal([c["case"] for c in told["cases"]], ["g", "b"], "cases in the order of their letters")
+    for c in told["cases"]:
+        positive(c, "tokens_per_s", "median_s", "best_s", "gflop", "gflop_per_s", "gb_per_s", "share", "memory_bytes", "ready_s",
+                 "first_step_s", "steps")
+        equal(c["tokens"], 16, "tokens of a step")
+        near(c["tokens_per_s"] * c["median_s"], 16, "tokens")
+        near(c["gflop_per_s"] * c["median_s"], c["gflop"], "GFLOP")
+        check(c["best_s"] <= c["median_s"] and c["steps"] >= 5, f"best {c['best_s']}, median {c['median_s']}, {c['steps']} steps")
+    g, b = told["cases"]
+    check(g["gflop"] < b["gflop"], "CoLM-Air has fewer linears than CoLM")
+
+
+def a_profile_adds_up(bench):
+    for options in (["--profile"], ["--shapes"]):
+        told = bench_json(bench, "b", *options)
+        (timing,), rows = told["timing"], told["operations"]
+        has(timing["method"], "timestamps")
+        rest = [r for r in rows if r["op"] == "(unaccounted)"]
+        near(sum(r["seconds"] for r in rows if r not in rest), timing["calls_s"], "seconds of all calls")
+        near(timing["calls_s"] + timing["unaccounted_s"], timing["step_s"], "a step")
+        near(rest[0]["seconds"], timing["unaccounted_s"], "what no call accounts for", 1e-6)
+        near(sum(r["of_step"] for r in rows), 1, "shares", 1e-6)
+        check(timing["unaccounted_s"] > -1e-3, f"calls take longer than the step that they are in: {timing}")
+        ops = {r["op"] for r in rows}
+        check({"linear", "linear_dx", "linear_dw", "attn", "attn_dq", "norm", "swiglu", "xent_grad", "adamw"} <= ops, f"only {ops}")
+        for r in rows:
+            if r in rest: continue
+            check(r["seconds"] >= 0 and r["calls"] >= 1, f"{r}")
+            equal(r["shape"] is not None, options == ["--shapes"], f"shape of {r['op']}")
+    linears = [r for r in rows if r["op"] == "linear"]
+    check(len(linears) > 3 and len({r["shape"] for r in linears}) == len(linears), f"shapes of linears: {linears}")
+    has(linears[0]["shape"], "K=")
+
+
+def operations_alone(bench):
+    told = bench_json(bench, "b", "--alone")
+    check(all(r["shape"] and r["calls"] >= 1 for r in told["operations"]), "shapes and calls")
+    check("(unaccounted)" not in {r["op"] for r in told["operations"]}, "alone there is no step to account for")
+    near(sum(r["seconds"] for r in told["operations"]), told["timing"][0]["calls_s"], "seconds of all calls")
+    equal(told["timing"][0]["step_s"], None, "a step that was not profiled")
+    for r in told["operations"]:
+        near(r["call_s"] * r["calls"], r["seconds"], f"calls of {r['op']}")
+
+
+def for_people_and_in_csv(bench):
+    bench.need_vulkan()
+    text = bench("bench", "b", *TINY, "--profile").expect().out
+    for part in ("device: ", "ceilings: ", " GB/s from memory", "b: step ", "unaccounted", "timestamps", "linear_dw"):
+        has(text, part)
+    rows = strict_csv(bench("bench", "b", *TINY, "--csv").expect().out)
+    equal([r["case"] for r in rows], ["b"], "rows")
+    positive({k: float(v) for k, v in rows[0].items() if k not in ("case", "what")}, "tokens_per_s", "share", "ready_s")
+
+
+def without_timestamps(bench):
+    bench.need_vulkan()
+    text = bench("bench", "b", *TINY, "--profile", env={"COLM_DEBUG": "no-timestamps"}).expect().out
+    has(text, "each call waited for alone, for there are no timestamps")
+
+
+def mistakes(bench):
+    bench("bench", "axz").one_line(INPUT, 'no case "x" in "axz"', "there are abcdefg")
+    bench("bench", "").one_line(INPUT, "no case is named", "abcdefg")
+    bench("bench", "a", "--alone", "--profile").one_line(USAGE, "alone", "one of them at a time")
+    bench("bench", "a", "--batch", "1.5").one_line(USAGE, "--batch 1.5", "whole")
+    for option in ("--batch", "--context", "--seconds"):
+        for number in ("0", "-1", "nan", "much", "1e99", ""):
+            bench("bench", "a", f"{option}={number}").one_line(USAGE, option)
+    if bench("devices").code == 0:
+        bench("bench", "a", "--context", "5000").one_line(INPUT, "case a", "5000", "1024")
+
+
+main([cases_and_ceilings, a_profile_adds_up, operations_alone, for_people_and_in_csv, without_timestamps, mistakes])
