@@ -93,9 +93,9 @@ typedef struct {
  * and the call, but not the others. Checkpoints and token files lie beside the database in "<db>.files/". */
 colm_status colm_run(const colm_run_params *p, colm_err *err);
 
-/* How fast whole training steps of fixed configurations are on a device (cases a to g, random tokens), and which
- * share of the device's ceilings that is: of the arithmetic and the bandwidth that kernels which do nothing else
- * reach in the same run. No data or database is opened. */
+/* How fast whole training steps of fixed configurations are on a device (cases a to g, random tokens), and
+ * which share of the device's ceilings that is: of the arithmetic and the bandwidth that kernels which do
+ * nothing else reach in the same run. No data or database is opened. */
 typedef struct {
     colm_device_params device;
     const char *cases;       /* letters of the cases; NULL: all */
