@@ -40,13 +40,13 @@ void main() {
                 uint at = k_at(row0 + min(k0 + j, p.T - 1u), kv);
                 float e = exp2(score[Y][j] - m);
                 l += e;
-                EACH_OWN o[n] = fma(e, V[at + DIM(n)], o[n]);
+                EACH_OWN o[n] = fma(e, GET(V, at + DIM(n)), o[n]);
             }
         }
         barrier();
     }
     if (live && i < p.T) {
-        EACH_OWN if (IS_DIM(X + 8u * n)) O[o_at(row, h) + X + 8u * n] = o[n] / l;
+        EACH_OWN if (IS_DIM(X + 8u * n)) PUT(O, o_at(row, h) + X + 8u * n, o[n] / l);
         if (X == 0u) stat[lse_at(row, h)] = log_sum(m, l);
     }
 }

@@ -79,7 +79,7 @@ void main() {
         uint i = q0 + 8u * v + LANE;
         if (i < p.T) {
             uint at = o_at(row0 + i, h) / 4u;
-            EACH_DIM O[at + d] = o[v][d] / l[v];
+            EACH_DIM PUT(O, at + d, o[v][d] / l[v]);
             stat[lse_at(row0 + i, h)] = log_sum(m[v], l[v]);
         }
     }

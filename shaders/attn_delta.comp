@@ -23,7 +23,7 @@ void main() {
 #if TEXELS
     for (uint d = 0u; d < HD; d += 4u) s += dot(LOAD4(O, (at + d) / 4u), LOAD4(dO, (at + d) / 4u));
 #else
-    for (uint d = 0u; d < HD; d++) s = fma(O[at + d], dO[at + d], s);
+    for (uint d = 0u; d < HD; d++) s = fma(GET(O, at + d), GET(dO, at + d), s);
 #endif
     stat[delta_at(row, h)] = s;
 }

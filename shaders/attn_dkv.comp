@@ -28,8 +28,8 @@ void main() {
     float dk[OWN], dv[OWN];
     EACH_OWN {
         bool old = ACC == 1 && live && IS_DIM(X + 8u * n);
-        dk[n] = old ? dK[k_at(row, kv) + X + 8u * n] : 0.0;
-        dv[n] = old ? dV[k_at(row, kv) + X + 8u * n] : 0.0;
+        dk[n] = old ? GET(dK, k_at(row, kv) + X + 8u * n) : 0.0;
+        dv[n] = old ? GET(dV, k_at(row, kv) + X + 8u * n) : 0.0;
     }
     uint end = live ? p.T : 0u;
 #if FIRST
@@ -53,15 +53,15 @@ void main() {
             EACH_ROW {
                 uint at = row0 + min(q0 + j, p.T - 1u);
                 EACH_OWN {
-                    dv[n] = fma(prob[Y][j], dO[o_at(at, h) + DIM(n)], dv[n]);
-                    dk[n] = fma(score[Y][j], Q[q_at(at, h) + DIM(n)], dk[n]);
+                    dv[n] = fma(prob[Y][j], GET(dO, o_at(at, h) + DIM(n)), dv[n]);
+                    dk[n] = fma(score[Y][j], GET(Q, q_at(at, h) + DIM(n)), dk[n]);
                 }
             }
             barrier();
         }
     if (live && i < p.T)
         EACH_OWN if (IS_DIM(X + 8u * n)) {
-            dK[k_at(row, kv) + X + 8u * n] = plus_zero(dk[n]);
-            dV[k_at(row, kv) + X + 8u * n] = plus_zero(dv[n]);
+            PUT(dK, k_at(row, kv) + X + 8u * n, plus_zero(dk[n]));
+            PUT(dV, k_at(row, kv) + X + 8u * n, plus_zero(dv[n]));
         }
 }

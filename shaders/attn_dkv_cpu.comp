@@ -27,8 +27,8 @@ void main() {
         EACH_DIM {
             k[v][d] = LOAD4(K, at + d) * GAIN;
             w[v][d] = LOAD4(V, at + d) * p.scale;
-            dk[v][d] = ACC == 1 ? dK[at + d] : vec4(0);
-            dw[v][d] = ACC == 1 ? dV[at + d] : vec4(0);
+            dk[v][d] = ACC == 1 ? GET(dK, at + d) : vec4(0);
+            dw[v][d] = ACC == 1 ? GET(dV, at + d) : vec4(0);
         }
     }
     uint end = p.T;
@@ -83,8 +83,8 @@ void main() {
         if (i < p.T) {
             uint at = k_at(row0 + i, kv) / 4u;
             EACH_DIM {
-                dK[at + d] = plus_zero(dk[v][d]);
-                dV[at + d] = plus_zero(dw[v][d]);
+                PUT(dK, at + d, plus_zero(dk[v][d]));
+                PUT(dV, at + d, plus_zero(dw[v][d]));
             }
         }
     }

@@ -35,9 +35,9 @@ void main() {
         barrier();
         if (MEETS(i, start, k0)) EACH_ROW {
             uint at = k_at(row0 + min(k0 + j, p.T - 1u), kv);
-            EACH_OWN dq[n] = fma(score[Y][j], K[at + DIM(n)], dq[n]);
+            EACH_OWN dq[n] = fma(score[Y][j], GET(K, at + DIM(n)), dq[n]);
         }
         barrier();
     }
-    if (live && i < p.T) EACH_OWN if (IS_DIM(X + 8u * n)) dQ[q_at(row, h) + X + 8u * n] = dq[n] * p.scale;
+    if (live && i < p.T) EACH_OWN if (IS_DIM(X + 8u * n)) PUT(dQ, q_at(row, h) + X + 8u * n, dq[n] * p.scale);
 }

@@ -68,6 +68,6 @@ void main() {
     }
     EACH_VEC {
         uint i = q0 + 8u * v + LANE;
-        if (i < p.T) EACH_DIM dQ[q_at(row0 + i, h) / 4u + d] = dq[v][d] * p.scale;
+        if (i < p.T) EACH_DIM PUT(dQ, q_at(row0 + i, h) / 4u + d, dq[v][d] * p.scale);
     }
 }

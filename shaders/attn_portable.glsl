@@ -36,6 +36,6 @@ layout(local_size_x = 8, local_size_y = 16) in;
         float s = 0.0;                                                                                                 \
         for (uint d0 = 0u; d0 < HD; d0 += 16u)                                                                         \
             [[unroll]] for (uint d = d0; d < d0 + 16u; d++)                                                            \
-                if (HD % 16 == 0 || d < HD) s = fma(A[a + d], B[b + d], s);                                            \
+                if (HD % 16 == 0 || d < HD) s = fma(GET(A, a + d), GET(B, b + d), s);                                            \
         return s;                                                                                                      \
     }

@@ -9,6 +9,7 @@
  * kernel classes wherever the maths is the same:
  *     TEXELS  1: float tensors are read through texel buffers (samplerBuffer, RGBA32F), on CPU devices many times faster
  *     LANES   invocations that share one row: the subgroup size a variant is written for, or 1
+ * and T<k> where tensor k is stored in 16 bits (narrow.glsl).
  * Tensor t of a call is storage buffer binding t and, read through texels, binding 8 + t. Indices of *4 are in vec4s
  * (element / 4), others in elements. */
 #ifndef COLM_COMMON_GLSL
@@ -30,6 +31,11 @@
 /* PUSH(linear): the call's push constants as p.M, p.N, ... */
 #define PUSH(op) layout(push_constant) uniform push_block { abi_##op p; };
 
+#if defined T0 || defined T1 || defined T2 || defined T3 || defined T4 || defined T5 || defined T6 || defined T7
+#define NARROW 1 /* some tensor is stored in 16 bits */
+#include "narrow.glsl"
+#else
+#define NARROW 0
 /* IN4(0, X): tensor 0 read as LOAD4(X, i). */
 #if TEXELS
 #define IN4(t, name) layout(binding = 8 + t) uniform samplerBuffer name##_tex;
@@ -38,9 +44,13 @@
 #define IN4(t, name) layout(std430, binding = t) readonly buffer name##_in4 { vec4 name##_v4[]; };
 #define LOAD4(name, i) name##_v4[i]
 #endif
-/* Storage buffers under their own name: TYPE is vec4, float or uint. OUT is written (or both), IN only read. */
+/* Storage buffers under their own name: TYPE is vec4, float or uint. OUT is written (or both), IN only read. Elements by
+ * GET and PUT; of tensors that are float32 or uint32 whatever the call (engine/ops/ops.h) as name[i], too. */
 #define IN(t, TYPE, name) layout(std430, binding = t) readonly buffer name##_in { TYPE name[]; };
 #define OUT(t, TYPE, name) layout(std430, binding = t) buffer name##_out { TYPE name[]; };
+#define GET(name, i) name[i]
+#define PUT(name, i, v) name[i] = (v)
+#endif
 
 /* More groups than an axis may have (65535) continue on the z axis, GROUP_FOLDED counts on: x = min(n, 65535), y = 1,
  * z = ceil(n / 65535). The last z may reach beyond n, so a kernel checks its number. */

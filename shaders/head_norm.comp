@@ -19,7 +19,7 @@ void main() {
         float sum = 0.0;
         for (uint d = ME; d < p.hd / UNIT; d += WIDTH) sum += dot(AT(X, x0 + d), AT(X, x0 + d));
         float s = 1.0 / sqrt(row_sum(sum) / float(p.hd) + p.eps);
-        for (uint d = ME; d < p.hd / UNIT; d += WIDTH) Y[y0 + d] = AT(X, x0 + d) * s * GAIN(AT(gain, d));
+        for (uint d = ME; d < p.hd / UNIT; d += WIDTH) PUT(Y, y0 + d, AT(X, x0 + d) * s * GAIN(AT(gain, d)));
         if (ME == 0u) stat[HEAD_STAT(r, h)] = s;
     }
 }

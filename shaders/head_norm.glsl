@@ -12,7 +12,7 @@
 #define UNIT 1u
 #define VALUE float
 #define READS(t, name) IN(t, float, name)
-#define AT(name, i) name[i]
+#define AT(name, i) GET(name, i)
 #endif
 
 #if KIND == 1

@@ -21,6 +21,6 @@ void main() {
             sum += dot(GAIN(AT(gain, d)) * AT(dY, y0 + d), AT(X, x0 + d));
         float a = s * s * row_sum(sum) / float(p.hd);
         for (uint d = ME; d < p.hd / UNIT; d += WIDTH)
-            dX[x0 + d] = s * (GAIN(AT(gain, d)) * AT(dY, y0 + d) - a * AT(X, x0 + d));
+            PUT(dX, x0 + d, s * (GAIN(AT(gain, d)) * AT(dY, y0 + d) - a * AT(X, x0 + d)));
     }
 }

@@ -42,5 +42,5 @@ void main() {
             [[unroll]] for (uint s = 0u; s < 4u; s++) acc[r] = fma(vec4(A_TILE(r, s)), b[s], acc[r]);
     }
     [[unroll]] for (uint r = 0u; r < 4u; r++)
-        if (i + r < OUT_ROWS) Z[OUT_AT(i + r, j) / 4u] = acc[r];
+        if (i + r < OUT_ROWS) PUT(Z, OUT_AT(i + r, j) / 4u, acc[r]);
 }

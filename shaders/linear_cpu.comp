@@ -65,5 +65,5 @@ void main() {
 
     if (j0 < OUT_COLS)
         [[unroll]] for (uint r = 0u; r < ROWS; r++)
-            if (i0 + r < OUT_ROWS) Z[z_at + r * z_row] = acc[r];
+            if (i0 + r < OUT_ROWS) PUT(Z, z_at + r * z_row, acc[r]);
 }

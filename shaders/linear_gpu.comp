@@ -37,14 +37,14 @@ shared vec4 strip_a[STEP][TILE_M / 4 + 1], strip_b[STEP][TILE_N / 4 + 1];
 
 #define PUT_TURNED(strip, n, v)                                                                                        \
     [[unroll]] for (uint e = 0u; e < 4u; e++) strip[STEPS_AT(n) + e][ROW_AT(n) / 4u][ROW_AT(n) % 4u] = (v)[e];
-#define PUT(strip, EXTENT, n, v) strip[STEP_AT(EXTENT, n)][ROWS_AT(EXTENT, n) / 4u] = (v);
+#define PUT_PLAIN(strip, EXTENT, n, v) strip[STEP_AT(EXTENT, n)][ROWS_AT(EXTENT, n) / 4u] = (v);
 
 vec4 a_at(uint i, uint t) { return i < OUT_ROWS && t < DEPTH ? LOAD4(A, A_AT(i, t) / 4u) : vec4(0); }
 vec4 b_at(uint t, uint j) { return j < OUT_COLS && t < DEPTH ? LOAD4(B, B_AT(t, j) / 4u) : vec4(0); }
 
 #if MODE == LINEAR_DW
 #define GET_A(n) a_at(i0 + ROWS_AT(TILE_M, n), t + STEP_AT(TILE_M, n))
-#define PUT_A(n) PUT(strip_a, TILE_M, n, next_a[n])
+#define PUT_A(n) PUT_PLAIN(strip_a, TILE_M, n, next_a[n])
 #else
 #define GET_A(n) a_at(i0 + ROW_AT(n), t + STEPS_AT(n))
 #define PUT_A(n) PUT_TURNED(strip_a, n, next_a[n])
@@ -54,7 +54,7 @@ vec4 b_at(uint t, uint j) { return j < OUT_COLS && t < DEPTH ? LOAD4(B, B_AT(t, 
 #define PUT_B(n) PUT_TURNED(strip_b, n, next_b[n])
 #else
 #define GET_B(n) b_at(t + STEP_AT(TILE_N, n), j0 + ROWS_AT(TILE_N, n))
-#define PUT_B(n) PUT(strip_b, TILE_N, n, next_b[n])
+#define PUT_B(n) PUT_PLAIN(strip_b, TILE_N, n, next_b[n])
 #endif
 
 /* An invocation's rows and columns come in groups of four, the groups as far apart as there are: neighbours read
@@ -97,6 +97,6 @@ void main() {
     }
     EACH_ROW4 EACH_ROW EACH_COL4 {
         uint i = i0 + 4u * ROW4(g) + r, j = j0 + 4u * COL4(h);
-        if (i < OUT_ROWS && j < OUT_COLS) Z[OUT_AT(i, j) / 4u] = acc[4u * g + r][h];
+        if (i < OUT_ROWS && j < OUT_COLS) PUT(Z, OUT_AT(i, j) / 4u, acc[4u * g + r][h]);
     }
 }

@@ -19,9 +19,9 @@ IN4(1, table)
 #define TYPE float
 OUT(0, float, X)
 IN(1, float, table)
-#define X_AT(i) X[i]
+#define X_AT(i) GET(X, i)
 #define TABLE_AT(i) table[i]
-#define X_PUT(i, v) X[i] = (v)
+#define X_PUT(i, v) PUT(X, i, v)
 #endif
 #define HALF (HD / 2u / UNIT)
 

@@ -44,6 +44,7 @@ layout(local_size_x = WIDTH) in;
 #endif
 
 /* Tensor t, read by LOAD4 and written by STORE4: one name for the storage buffer, so that no two alias. */
+#if !NARROW
 #if TEXELS
 #define IO4(t, name)                                                                                                   \
     layout(binding = 8 + t) uniform samplerBuffer name##_tex;                                                          \
@@ -57,6 +58,7 @@ layout(local_size_x = WIDTH) in;
 #define STORE4_PART(name, i, v, k)                                                                                     \
     [[unroll]] for (uint e_ = 0u; e_ < 3u; e_++)                                                                       \
         if (e_ < (k)) name##_v4[i][e_] = (v)[e_];
+#endif
 
 /* Some drivers' log is good to 1e-6 only, their exp to the last bits: one Newton step on exp(y) = x, for x >= 1. */
 float log_fine(float x) {

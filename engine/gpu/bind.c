@@ -53,8 +53,11 @@ static colm_status allocate(gpu_device *d, gpu_set *s, colm_err *err) {
     return COLM_OK;
 }
 
-static uint64_t texel_bytes(const gpu_range *r) {
-    return (r->bytes + GPU_TEXEL - 1) / GPU_TEXEL * GPU_TEXEL;
+static unsigned texel_size(const gpu_kernel *k, uint32_t t) {
+    return k->face.pairs >> t & 1 ? GPU_TEXEL_PAIRS : GPU_TEXEL;
+}
+static uint64_t texels(const gpu_kernel *k, const gpu_range *r, uint32_t t) {
+    return (r->bytes + texel_size(k, t) - 1) / texel_size(k, t);
 }
 
 static colm_status check_range(const gpu_device *d, const gpu_kernel *k, const gpu_range *ranges, size_t n,
@@ -74,11 +77,11 @@ static colm_status check_range(const gpu_device *d, const gpu_kernel *k, const g
         return err_set(err, COLM_E_BUG,
                        "%s: tensor %u: %zu bytes of %s are over the device's %llu per binding: slice them",
                        k->name, t, r->bytes, b->purpose, (unsigned long long)i->max_range);
-    if ((k->face.texel >> t & 1) && texel_bytes(r) / GPU_TEXEL > i->max_texels)
+    if ((k->face.texel >> t & 1) && texels(k, r, t) > i->max_texels)
         return err_set(
             err, COLM_E_BUG,
-            "%s: tensor %u: %zu bytes of %s are over the device's %llu texels of %d bytes: slice them", k->name,
-            t, r->bytes, b->purpose, (unsigned long long)i->max_texels, GPU_TEXEL);
+            "%s: tensor %u: %zu bytes of %s are over the device's %llu texels of %u bytes: slice them", k->name,
+            t, r->bytes, b->purpose, (unsigned long long)i->max_texels, texel_size(k, t));
     return COLM_OK;
 }
 
@@ -102,9 +105,11 @@ static colm_status write_set(gpu_device *d, gpu_set *s, const gpu_range *ranges,
             /* Whole texels: sizes of buffers are multiples of 256, so the end stays inside. */
             const VkBufferViewCreateInfo view = {.sType = VK_STRUCTURE_TYPE_BUFFER_VIEW_CREATE_INFO,
                                                  .buffer = r->buffer->handle,
-                                                 .format = VK_FORMAT_R32G32B32A32_SFLOAT,
+                                                 .format = s->kernel->face.pairs >> t & 1
+                                                               ? VK_FORMAT_R32G32_UINT
+                                                               : VK_FORMAT_R32G32B32A32_SFLOAT,
                                                  .offset = r->buffer->base + r->offset,
-                                                 .range = texel_bytes(r)};
+                                                 .range = texels(s->kernel, r, t) * texel_size(s->kernel, t)};
             VkResult res = d->vk.vkCreateBufferView(d->handle, &view, NULL, &s->views[t]);
             if (res) return gpu_fail(d, res, "vkCreateBufferView", err);
             writes[n++] = (VkWriteDescriptorSet){.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,

@@ -32,7 +32,7 @@ typedef struct {
     uint64_t memory;       /* largest device-local heap */
     uint64_t max_alloc;    /* one allocation */
     uint64_t max_range;    /* one storage binding */
-    uint64_t max_texels;   /* elements of one texel buffer view (RGBA32F: 16 bytes each) */
+    uint64_t max_texels;   /* elements of one texel buffer view (RGBA32F: 16 bytes each, RG32UI: 8) */
     uint64_t offset_align; /* of bindings: the larger of storage and texel alignment */
     uint32_t max_groups[3];
     uint32_t max_invocations; /* per workgroup */
@@ -69,9 +69,9 @@ const gpu_info *gpu_get_info(const gpu_device *d);
 unsigned gpu_validation_messages(const gpu_device *d);
 const gpu_switches *gpu_get_switches(const gpu_device *d);
 
-/* Device memory, zero-filled on creation. Usable as storage, uniform texel (RGBA32F) and transfer; size is
- * rounded up to a multiple of 256 bytes. Not to be created or freed between gpu_begin and gpu_end: creation is
- * COLM_E_BUG then, and freeing drops what was recorded, which gpu_end reports. `purpose` names it in errors.
+/* Device memory, zero-filled on creation. Usable as storage, uniform texel (RGBA32F, RG32UI) and transfer; size
+ * is rounded up to a multiple of 256 bytes. Not to be created or freed between gpu_begin and gpu_end: creation
+ * is COLM_E_BUG then, and freeing drops what was recorded, which gpu_end reports. `purpose` names it in errors.
  * With the switch `guard` whoever wrote beyond the bytes asked for makes gpu_end fail with COLM_E_DEVICE, by
  * purpose. */
 typedef struct gpu_buffer gpu_buffer;
@@ -88,8 +88,8 @@ COLM_MUST_USE colm_status gpu_read(gpu_buffer *b, size_t offset, void *dst, size
 /* A compute kernel: one GLSL file of the shader folder, compiled with "NAME=value" macros. The interface (which
  * bindings are storage or texel buffers, push-constant bytes, local size) is read from the SPIR-V, not
  * repeated. Convention: descriptor set 0; tensor t is storage buffer binding t (t < 8) and, where the kernel
- * reads it through texels, also uniform samplerBuffer binding 8+t. `#include "x"` names files of the shader
- * folder. */
+ * reads it through texels, also uniform samplerBuffer (RGBA32F) or usamplerBuffer (RG32UI) binding 8+t.
+ * `#include "x"` names files of the shader folder. */
 typedef struct {
     const char *file;           /* "linear.comp" */
     const char *const *defines; /* n_defines texts "NAME=value" */
@@ -112,7 +112,7 @@ typedef struct {
     size_t offset, bytes; /* offset a multiple of 256; 0 < bytes <= max_range */
 } gpu_range;
 /* A descriptor set for the kernel's bindings: ranges[t] is tensor t; entries the kernel does not use are
- * ignored. A tensor read through texels is at most max_texels * 16 bytes. Ranges that do not fit are COLM_E_BUG
+ * ignored. A tensor read through texels is at most max_texels of them. Ranges that do not fit are COLM_E_BUG
  * with the numbers. Owned by the device, freed with gpu_unbind or gpu_close; unbind before freeing the buffers.
  */
 typedef struct gpu_set gpu_set;

@@ -16,7 +16,8 @@
 #define GPU_RING 4                /* submissions under way at once */
 #define GPU_STAGING (16ull << 20) /* bytes copied at a time where memory cannot be mapped */
 #define GPU_MARK 0x7fc5c01au      /* word of guards and poison: NaN to a float, far outside to an index */
-#define GPU_TEXEL 16              /* bytes of an RGBA32F texel */
+#define GPU_TEXEL 16              /* bytes of an RGBA32F texel ... */
+#define GPU_TEXEL_PAIRS 8         /* ... and of an RG32UI one */
 
 /* Where the validation layer reports to. */
 typedef struct {
@@ -46,6 +47,7 @@ typedef struct {
 /* What a SPIR-V module asks for, read from its words. Bit t of a mask is tensor t. */
 typedef struct {
     uint32_t storage, texel; /* masks of bindings t and 8+t */
+    uint32_t pairs;          /* those of texel that are a usamplerBuffer: RG32UI, not RGBA32F */
     uint32_t push_bytes;
     uint32_t shared_bytes; /* workgroup memory, at least */
     uint32_t local[3];

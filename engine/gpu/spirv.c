@@ -172,11 +172,15 @@ static colm_status read_all(module *m, const uint32_t *words, size_t n, gpu_face
 static colm_status bind_texels(const module *m, const id *type, uint32_t binding, gpu_face *face,
                                colm_err *err) {
     const id *image = op(type) == OP_TYPE_SAMPLED_IMAGE ? get(m, word(type, 2)) : type;
-    if (op(image) != OP_TYPE_IMAGE || word(image, 3) != DIM_BUFFER ||
-        op(get(m, word(image, 2))) != OP_TYPE_FLOAT || binding < GPU_TENSORS || binding >= 2 * GPU_TENSORS)
-        return err_set(err, COLM_E_BUG, "binding %u: only samplerBuffer is known here, at bindings %d to %d",
+    const id *sample = get(m, word(image, 2));
+    const bool pairs = op(sample) == OP_TYPE_INT && !word(sample, 3); /* unsigned */
+    if (op(image) != OP_TYPE_IMAGE || word(image, 3) != DIM_BUFFER || (op(sample) != OP_TYPE_FLOAT && !pairs) ||
+        binding < GPU_TENSORS || binding >= 2 * GPU_TENSORS)
+        return err_set(err, COLM_E_BUG,
+                       "binding %u: only samplerBuffer and usamplerBuffer are known here, at bindings %d to %d",
                        binding, GPU_TENSORS, 2 * GPU_TENSORS - 1);
     face->texel |= 1u << (binding - GPU_TENSORS);
+    if (pairs) face->pairs |= 1u << (binding - GPU_TENSORS);
     return COLM_OK;
 }
 

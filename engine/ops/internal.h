@@ -115,6 +115,15 @@ OPS_SHAPE_OF(head_norm);
 OPS_SHAPE_OF(bias);
 OPS_SHAPE_OF(cast);
 
+/* A way to store elements; of 16-bit floats also to there and back, else NULL. */
+typedef struct {
+    size_t size;
+    const char *name;
+    uint16_t (*narrow)(float v);
+    float (*widen)(uint16_t bits);
+} ops_storage;
+const ops_storage *storage_of(ops_dtype t);
+
 #define OPS_MAX_PURPOSES 16
 
 /* One buffer; a machine kind keeps its memory in `host` (reference) or `device`. */

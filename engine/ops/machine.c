@@ -7,18 +7,6 @@
 #include "engine/base/mem.h"
 #include "engine/ops/internal.h"
 
-static const struct {
-    size_t size;
-    const char *name;
-} dtypes[] = {[OPS_F32] = {4, "f32"}, [OPS_U32] = {4, "u32"}, [OPS_BF16] = {2, "bf16"}, [OPS_F16] = {2, "f16"}};
-
-size_t ops_dtype_size(ops_dtype t) {
-    return dtypes[t].size;
-}
-const char *ops_dtype_name(ops_dtype t) {
-    return dtypes[t].name;
-}
-
 ops_machine *machine_new(const ops_vtable *vt, const char *name) {
     ops_machine *m = mem_alloc(1, sizeof *m);
     if (!m) return NULL;

@@ -73,7 +73,7 @@ static bool usable(const gpu_own *o, const ops_variant *v, const ops_row *row, c
     if (!lanes_available(o->info, v->subgroup) || (v->fits && !v->fits(&c->p))) return false;
     if (v->shared > o->info->shared_memory || (v->whole && !o->info->subgroup_fixed)) return false;
     for (size_t k = 0; v->texels && row->access[k]; k++)
-        if (row->dtypes[k] == 'f' && (c->t[k].len + 3) / 4 > o->info->max_texels) return false;
+        if (row->dtypes[k] != 'u' && (c->t[k].len + 3) / 4 > o->info->max_texels) return false;
     return true;
 }
 
@@ -94,13 +94,25 @@ static const ops_variant *pick(const gpu_own *o, const ops_row *row, const ops_c
     return v ? v : pick_of(o, ops_classes[OPS_CLASS_PORTABLE], row, c);
 }
 
-/* The variant's macros, those of the call, and the two every kernel gets (shaders/common.glsl). */
-static colm_status kernel_get(const gpu_own *o, const ops_variant *v, const ops_push *p, gpu_kernel **ret,
+/* T<k> of each tensor stored in 16 bits (shaders/narrow.glsl). */
+static void storage_macros(const ops_machine *m, const ops_call *c, char text[8 * OPS_MAX_TENSORS]) {
+    static const int number[] = {[OPS_BF16] = 1, [OPS_F16] = 2};
+    *text = '\0';
+    for (size_t k = 0, n = 0; ops_get(c->op)->access[k]; k++) {
+        const ops_dtype t = machine_slot(m, c->t[k].buf)->dtype;
+        if (number[t]) n += (size_t)snprintf(text + n, 8, " T%zu=%d", k % OPS_MAX_TENSORS, number[t]);
+    }
+}
+
+/* The variant's macros, those of the call, and those every kernel gets (shaders/common.glsl). */
+static colm_status kernel_get(const ops_machine *m, const ops_variant *v, const ops_call *c, gpu_kernel **ret,
                               colm_err *err) {
-    char of_call[256] = "", text[512];
-    if (v->define) v->define(p, of_call, sizeof of_call);
-    int n = snprintf(text, sizeof text, "TEXELS=%d LANES=%u %s %s", v->texels, v->subgroup ? v->subgroup : 1,
-                     v->defines ? v->defines : "", of_call);
+    const gpu_own *o = own(m);
+    char of_call[256] = "", storage[8 * OPS_MAX_TENSORS], text[512];
+    if (v->define) v->define(&c->p, of_call, sizeof of_call);
+    storage_macros(m, c, storage);
+    int n = snprintf(text, sizeof text, "TEXELS=%d LANES=%u %s %s%s", v->texels, v->subgroup ? v->subgroup : 1,
+                     v->defines ? v->defines : "", of_call, storage);
     const char *define[MAX_DEFINES];
     size_t n_defines = 0;
     char *rest = NULL;
@@ -133,15 +145,13 @@ static colm_status device_prepare(ops_machine *m, ops_call *c, colm_err *err) {
         if (v.len > o->info->max_range / size)
             return err_set(err, COLM_E_BUG, "tensor %zu spans %llu bytes; this device binds at most %llu", n,
                            (unsigned long long)v.len * size, (unsigned long long)o->info->max_range);
-        if (s->dtype != OPS_F32 && s->dtype != OPS_U32)
-            return err_set(err, COLM_E_BUG, "tensor %zu: no kernel takes %s", n, ops_dtype_name(s->dtype));
         /* Whole texels; buffers are a multiple of 256 bytes, so this stays inside. */
         range[n] = (gpu_range){s->device, (size_t)v.off * size, ((size_t)v.len * size + 15u) / 16u * 16u};
     }
     device_unprepare(m, c);
     ops_bound b = {.variant = pick(o, row, c)};
     if (!b.variant) return err_set(err, COLM_E_BUG, "no kernel of class %s or portable fits", o->kernels);
-    colm_status st = kernel_get(o, b.variant, &c->p, &b.kernel, err);
+    colm_status st = kernel_get(m, b.variant, c, &b.kernel, err);
     if (st) return st;
     ops_bound *kept = mem_alloc(1, sizeof *kept);
     if (!kept) return err_nomem(err, sizeof *kept, "bound call");

@@ -5,17 +5,6 @@
 
 #include "engine/base/mem.h"
 #include "engine/ops/internal.h"
-#include "engine/tensor/half.h"
-
-/* Floats of 16 bits on their way in and out; they live here as doubles that 16 bits can hold. */
-static const struct {
-    uint16_t (*to)(float v);
-    float (*from)(uint16_t bits);
-} half[] = {[OPS_BF16] = {tensor_to_bf16, tensor_from_bf16}, [OPS_F16] = {tensor_to_f16, tensor_from_f16}};
-
-static bool is_half(ops_dtype t) {
-    return t == OPS_BF16 || t == OPS_F16;
-}
 
 static colm_status host_buffer(ops_machine *m, ops_slot *s, const char *purpose, colm_err *err) {
     (void)m;
@@ -33,11 +22,12 @@ static void host_free(ops_machine *m, ops_slot *s) {
 static colm_status host_write(ops_machine *m, ops_slot *s, uint64_t off, const void *src, uint64_t n,
                               colm_err *err) {
     (void)m, (void)err;
+    const ops_storage *as = storage_of(s->dtype);
     double *to = s->host;
     if (s->dtype == OPS_U32)
         memcpy((uint32_t *)s->host + off, src, n * sizeof(uint32_t));
-    else if (is_half(s->dtype))
-        for (uint64_t i = 0; i < n; i++) to[off + i] = half[s->dtype].from(((const uint16_t *)src)[i]);
+    else if (as->widen)
+        for (uint64_t i = 0; i < n; i++) to[off + i] = as->widen(((const uint16_t *)src)[i]);
     else
         for (uint64_t i = 0; i < n; i++) to[off + i] = ((const float *)src)[i];
     return COLM_OK;
@@ -45,11 +35,12 @@ static colm_status host_write(ops_machine *m, ops_slot *s, uint64_t off, const v
 
 static colm_status host_read(ops_machine *m, ops_slot *s, uint64_t off, void *dst, uint64_t n, colm_err *err) {
     (void)m, (void)err;
+    const ops_storage *as = storage_of(s->dtype);
     const double *from = s->host;
     if (s->dtype == OPS_U32)
         memcpy(dst, (uint32_t *)s->host + off, n * sizeof(uint32_t));
-    else if (is_half(s->dtype))
-        for (uint64_t i = 0; i < n; i++) ((uint16_t *)dst)[i] = half[s->dtype].to((float)from[off + i]);
+    else if (as->narrow)
+        for (uint64_t i = 0; i < n; i++) ((uint16_t *)dst)[i] = as->narrow((float)from[off + i]);
     else
         for (uint64_t i = 0; i < n; i++) ((float *)dst)[i] = (float)from[off + i];
     return COLM_OK;
@@ -63,9 +54,9 @@ static void *view_start(const ops_machine *m, ops_view v) {
 
 /* What a call left in a tensor of 16 bits becomes what they can hold; the rest of the view is so already. */
 static void narrow(const ops_machine *m, ops_view v) {
-    const ops_dtype t = machine_slot(m, v.buf)->dtype;
+    const ops_storage *as = storage_of(machine_slot(m, v.buf)->dtype);
     double *d = view_start(m, v);
-    for (uint64_t i = 0; i < v.len && is_half(t); i++) d[i] = half[t].from(half[t].to((float)d[i]));
+    for (uint64_t i = 0; i < v.len && as->narrow; i++) d[i] = as->widen(as->narrow((float)d[i]));
 }
 
 static colm_status host_run(ops_machine *m, const ops_list *const *lists, size_t n, colm_err *err) {

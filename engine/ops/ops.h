@@ -182,6 +182,10 @@ typedef enum { OPS_F32, OPS_U32, OPS_BF16, OPS_F16 } ops_dtype;
 /* Bytes of an element; "f32", "u32", "bf16", "f16". */
 size_t ops_dtype_size(ops_dtype t);
 const char *ops_dtype_name(ops_dtype t);
+/* n floats to what ops_write takes, rounded, and back from what ops_read gives, exactly. Of OPS_F32 and OPS_U32
+ * plain copies. `from` and `to` may be the same only of those. */
+void ops_pack(ops_dtype t, const void *from, void *to, size_t n);
+void ops_unpack(ops_dtype t, const void *from, void *to, size_t n);
 typedef struct ops_machine ops_machine;
 
 typedef struct {

@@ -32,6 +32,12 @@ static void interfaces_are_read_from_the_words(void) {
         CHECK(f.local[0] == 64 && f.local[1] == 1 && f.local[2] == 1);
         f = face_of(FLIP, optimize, &err);
         CHECK(f.storage == 2 && f.texel == 1 && f.push_bytes == 4);
+        f = face_of(HEAD
+                    "layout(local_size_x = 1) in; layout(binding = 9) uniform usamplerBuffer t;\n"
+                    "layout(binding = 8) uniform samplerBuffer u; layout(binding = 2) buffer A { float a; };\n"
+                    "void main() { a = float(texelFetch(t, 0).x) + texelFetch(u, 0).x; }",
+                    optimize, &err);
+        CHECK(f.storage == 4 && f.texel == 3 && f.pairs == 2);
         f = face_of(HEAD "#extension GL_KHR_shader_subgroup_shuffle : require\n"
                          "layout(local_size_x = 8, local_size_y = 3, local_size_z = 2) in;\n"
                          "layout(push_constant) uniform P { vec4 a[3]; mat3 m; uvec2 b; float c; } p;\n"

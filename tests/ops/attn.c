@@ -41,6 +41,20 @@ static void wide_heads(void) {
     }
 }
 
+/* In 16 bits; heads of 5 share words with their neighbours, and their numbers are written from different
+ * groups. */
+static void stored_in_16_bits(void) {
+    static const ops_id ops[] = {OP_ATTN, OP_ATTN_DELTA, OP_ATTN_DQ, OP_ATTN_DKV};
+    if (!machines()) return;
+    for (size_t k = 0; k < COUNT_OF(ops); k++) {
+        check_shape_as(ops[k], (shape){2, 17, 3, 1, 5, 0}, true);
+        check_shape_as(ops[k], (shape){1, 33, 4, 2, 16, 1}, true);
+        check_shape_as(ops[k], (shape){1, 65, 2, 1, 64, 2}, true);
+        check_shape_as(ops[k], (shape){2, 19, 5, 3, 6, 3, DOCUMENTS, 5, 1, 1, ops[k] == OP_ATTN_DKV}, true);
+        check_shape_as(ops[k], (shape){2, 33, 4, 4, 8, 3, WINDOW, 0, 1, 1, ops[k] == OP_ATTN_DKV}, true);
+    }
+}
+
 /* Scores far apart: exp must not overflow, and a query that sees one key alone gives that key's value. */
 static void large_scores(void) {
     if (!machines()) return;
@@ -142,6 +156,7 @@ int main(void) {
     TEST(attn_dq);
     TEST(attn_dkv);
     TEST(wide_heads);
+    TEST(stored_in_16_bits);
     TEST(large_scores);
     TEST(bits_depend_on_the_own_past_alone);
     TEST(seventy_thousand_sequences);

@@ -80,13 +80,6 @@ static result result_of(const scene *s) {
     }
 }
 
-static scene scene_copy(const scene *s) {
-    scene c = scene_new(s->call.op);
-    c.call = s->call;
-    for (uint32_t k = 0; k < s->n; k++) copy(scene_tensor(&c, s->t[k].len), &s->t[k]);
-    return c;
-}
-
 /* Runs both and compares the given row of their results (and of dV), or all rows before `end`. */
 static void same_result(const scene *a, const scene *b, uint32_t row, uint32_t end, const char *what) {
     outcome x[OPS_MAX_TENSORS], y[OPS_MAX_TENSORS];

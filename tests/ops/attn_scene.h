@@ -131,7 +131,7 @@ static inline bool sees_two(shape z) {
     return false;
 }
 
-static inline bool check_shape(ops_id op, shape z) {
+static inline bool check_shape_as(ops_id op, shape z, bool stored) {
     char what[160];
     snprintf(what, sizeof what,
              "B %u T %u heads %u/%u of %u, layout %u, sees %d, cap %g, map %u from %u, acc %u", z.B, z.T,
@@ -139,9 +139,13 @@ static inline bool check_shape(ops_id op, shape z) {
     scene s = make(op, z);
     /* a lone key's weight is 1 whatever the query: its gradient is the difference of two equal numbers */
     double first = (op == OP_ATTN_DQ || op == OP_ATTN_DKV) && !z.acc && !sees_two(z) ? INFINITY : 1e-10;
-    bool ok = scene_check(&s, what, (double[]){first, 1e-10});
+    bool ok = stored ? scene_check_stored(&s, what, (double[]){first, 1e-10})
+                     : scene_check(&s, what, (double[]){first, 1e-10});
     scene_done(&s);
     return ok;
+}
+static inline bool check_shape(ops_id op, shape z) {
+    return check_shape_as(op, z, false);
 }
 
 /* Rows of a result that two runs must share: row r of `a` is row r + shift of `b`. */

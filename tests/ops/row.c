@@ -161,27 +161,42 @@ static void swiglu_of_large_numbers(void) {
 
 /* Rotary positions. */
 
-static void rope(void) {
-    static const uint32_t sizes[] = {2, 4, 6, 8, 16, 32, 64}, lengths[] = {1, 2, 7, 33};
+static scene make_rope(uint32_t T, uint32_t hd, uint32_t i) {
+    uint32_t heads = 1 + i % 5, rows = T * (1 + i % 3), width = heads * hd, o = offset(i),
+             ld = stride(o, width, i);
+    scene s = scene_new(OP_ROPE);
+    s.call.p.rope = (struct abi_rope){rows, T, heads, hd, ld, o, i % 2 ? -1.0f : 1.0f};
+    put(scene_tensor(&s, (size_t)rows * ld), rows, width, width, ld, o, 1);
+    tensor *table = scene_tensor(&s, (size_t)T * hd);
+    for (uint32_t t = 0; t < T; t++)
+        for (uint32_t d = 0; d < hd / 2; d++) {
+            double angle = t * pow(1e4, -2.0 * d / hd);
+            floats(table)[t * hd + d] = (float)cos(angle);
+            floats(table)[t * hd + hd / 2 + d] = (float)sin(angle);
+        }
+    return s;
+}
+static void rope_of(const uint32_t *sizes, size_t n_sizes, bool (*check)(scene *s, const char *what)) {
+    static const uint32_t lengths[] = {1, 2, 7, 33};
     if (!machines()) return;
-    for (uint32_t i = 0; i < COUNT_OF(sizes) * COUNT_OF(lengths); i++) {
-        uint32_t hd = sizes[i / COUNT_OF(lengths)], T = lengths[i % COUNT_OF(lengths)], heads = 1 + i % 5;
-        uint32_t rows = T * (1 + i % 3), width = heads * hd, o = offset(i), ld = stride(o, width, i);
-        scene s = scene_new(OP_ROPE);
-        s.call.p.rope = (struct abi_rope){rows, T, heads, hd, ld, o, i % 2 ? -1.0f : 1.0f};
-        put(scene_tensor(&s, (size_t)rows * ld), rows, width, width, ld, o, 1);
-        tensor *table = scene_tensor(&s, (size_t)T * hd);
-        for (uint32_t t = 0; t < T; t++)
-            for (uint32_t d = 0; d < hd / 2; d++) {
-                double angle = t * pow(1e4, -2.0 * d / hd);
-                floats(table)[t * hd + d] = (float)cos(angle);
-                floats(table)[t * hd + hd / 2 + d] = (float)sin(angle);
-            }
+    for (uint32_t i = 0; i < n_sizes * COUNT_OF(lengths); i++) {
+        uint32_t hd = sizes[i / COUNT_OF(lengths)], T = lengths[i % COUNT_OF(lengths)];
         char what[64];
-        snprintf(what, sizeof what, "%u heads of %u, T %u", heads, hd, T);
-        scene_check(&s, what, (double[]){1e-13});
+        scene s = make_rope(T, hd, i);
+        snprintf(what, sizeof what, "heads of %u, T %u", hd, T);
+        check(&s, what);
         scene_done(&s);
     }
+}
+static bool check_rope(scene *s, const char *what) {
+    return scene_check(s, what, (double[]){1e-13});
+}
+static bool check_rope_stored(scene *s, const char *what) {
+    return scene_check_stored(s, what, (double[]){1e-13});
+}
+static void rope(void) {
+    static const uint32_t sizes[] = {2, 4, 6, 8, 16, 32, 64};
+    rope_of(sizes, COUNT_OF(sizes), check_rope);
 }
 
 /* Cross-entropy. */
@@ -349,6 +364,31 @@ static void zero(void) {
     }
 }
 
+/* In 16 bits: floats are widened when they are loaded and rounded when they are stored, halves of words are
+ * written alone. */
+static void stored_in_16_bits(void) {
+    static const uint32_t sizes[] = {2, 6, 16};
+    sweep_stored(make_norm, (double[]){1e-11, 1e-11});
+    sweep_stored(make_norm_dx, (double[]){1e-11});
+    sweep_stored(make_norm_dg, (double[]){1e-11});
+    sweep_stored(make_swiglu, (double[]){1e-11});
+    sweep_stored(make_swiglu_grad, (double[]){1e-11, 1e-11});
+    rope_of(sizes, COUNT_OF(sizes), check_rope_stored);
+    for (uint32_t i = 0; i < COUNT_OF(lengths_that_hurt); i++) {
+        uint32_t n = lengths_that_hurt[i];
+        scene z = scene_new(OP_ZERO), c = scene_new(OP_CAST);
+        z.call.p.zero = (struct abi_zero){n}, c.call.p.cast = (struct abi_cast){n};
+        scene_tensor(&z, n + 5);
+        put(scene_tensor(&c, n), 1, n, n, n, 0, 1);
+        scene_tensor(&c, n + 5);
+        scene_check(&c, "cast", (double[]){EXACT});
+        scene_check_stored(&z, "zero", (double[]){EXACT});
+        scene_check_stored(&c, "cast", (double[]){EXACT});
+        scene_done(&z);
+        scene_done(&c);
+    }
+}
+
 /* 70,000 rows: more groups than an axis holds, more turns than some drivers' loops survive. */
 static void seventy_thousand_rows(void) {
     const uint32_t n = 70000;
@@ -412,6 +452,7 @@ int main(void) {
     TEST(adamw);
     TEST(adamw_that_is_called_off);
     TEST(zero);
+    TEST(stored_in_16_bits);
     TEST(seventy_thousand_rows);
     TEST(rows_do_not_know_each_other);
     machines_done();

@@ -211,6 +211,25 @@ static void add(void) {
     sweep(make_add, (double[]){1e-13});
 }
 
+/* In 16 bits, also heads whose numbers share a word with the next one's. */
+static scene make_heads(uint32_t rows, uint32_t width, uint32_t i) {
+    static const ops_id ops[] = {OP_HEAD_NORM, OP_HEAD_NORM_DX, OP_HEAD_NORM_DG};
+    return make_head_norm(ops[i % 3], rows, 2 + i % 2, width, i);
+}
+static void stored_in_16_bits(void) {
+    static const uint32_t sizes[] = {3, 5, 6, 16, 36};
+    if (!machines()) return;
+    for (uint32_t i = 0; i < 3 * COUNT_OF(sizes); i++) {
+        scene s = make_heads(17, sizes[i / 3], i);
+        scene_check_stored(&s, "17 rows of heads", (double[]){1e-11, 1e-11});
+        scene_done(&s);
+    }
+    sweep_stored(make_norm_kind, (double[]){1e-11, 1e-11});
+    sweep_stored(make_bias, (double[]){1e-13});
+    sweep_stored(make_bias_grad, (double[]){1e-11});
+    sweep_stored(make_add, (double[]){1e-13});
+}
+
 /* Activations: of each kind, gated and plain. */
 
 /* The same buffer twice: what is plain has no second tensor, so it stays as it was. */
@@ -397,6 +416,7 @@ int main(void) {
     TEST(bias);
     TEST(bias_grad);
     TEST(add);
+    TEST(stored_in_16_bits);
     TEST(act);
     TEST(act_grad);
     TEST(act_on_a_line);

@@ -10,13 +10,14 @@
 #include "engine/tensor/tensor.h"
 #include "tests/ops/device.h"
 
-#define FRAME 64u /* elements before and after a view */
+#define FRAME 128u /* elements before and after a view */
 #define EXACT 0.0
 
 typedef struct {
-    bool whole;     /* uint32 */
+    ops_dtype dtype;
     uint32_t len;   /* of the view */
-    uint32_t *bits; /* len + 2 FRAME elements, float or uint32 */
+    uint32_t *bits; /* len + 2 FRAME elements, float or uint32; with 16 bits floats that they can hold */
+    uint32_t large; /* what became of scene_large */
 } tensor;
 
 typedef struct {
@@ -44,12 +45,34 @@ static inline scene scene_new(ops_id op) {
 /* Adds the next tensor, as the operation's table wants it. */
 static inline tensor *scene_tensor(scene *s, size_t len) {
     tensor *t = &s->t[s->n];
-    t->whole = ops_get(s->call.op)->dtypes[s->n++] == 'u';
+    t->dtype = ops_get(s->call.op)->dtypes[s->n++] == 'u' ? OPS_U32 : OPS_F32;
+    t->large = scene_large;
     t->len = (uint32_t)len;
     t->bits = malloc((len + 2 * FRAME) * sizeof *t->bits);
     for (size_t i = 0; i < len + 2 * FRAME; i++)
         t->bits[i] = ops_get(s->call.op)->access[s->n - 1] == 'm' ? scene_large : scene_nan;
     return t;
+}
+
+/* What n elements become when they are stored as t. */
+static inline void store(ops_dtype t, uint32_t *bits, size_t n) {
+    uint16_t *h = malloc(n * sizeof *h);
+    if (ops_dtype_size(t) == 2) {
+        ops_pack(t, bits, h, n);
+        ops_unpack(t, h, bits, n);
+    }
+    free(h);
+}
+
+/* Stores the tensors that may be as `types` says, in their order, over and over. */
+static inline void scene_store(scene *s, const ops_dtype *types, size_t n) {
+    for (uint32_t k = 0, h = 0; k < s->n; k++) {
+        tensor *t = &s->t[k];
+        if (ops_get(s->call.op)->dtypes[k] != 'h') continue;
+        t->dtype = types[h++ % n];
+        store(t->dtype, t->bits, t->len + 2 * FRAME);
+        store(t->dtype, &t->large, 1);
+    }
 }
 
 static inline void scene_done(scene *s) {
@@ -93,8 +116,11 @@ static inline bool scene_run(ops_machine *m, const scene *s, outcome ret[OPS_MAX
     for (uint32_t k = 0; k < s->n && ok; k++) {
         const tensor *t = &s->t[k];
         size_t n = t->len + 2 * FRAME;
-        ok = CHECK_OK(ops_buffer(m, "test", t->whole ? OPS_U32 : OPS_F32, n, &buf[k], &err), err) &&
-             CHECK_OK(ops_write(m, buf[k], 0, t->bits, n, &err), err);
+        uint32_t *stored = malloc(n * sizeof *stored);
+        ops_pack(t->dtype, t->bits, stored, n);
+        ok = CHECK_OK(ops_buffer(m, "test", t->dtype, n, &buf[k], &err), err) &&
+             CHECK_OK(ops_write(m, buf[k], 0, stored, n, &err), err);
+        free(stored);
         call.t[k] = (ops_view){buf[k], FRAME, t->len};
     }
     const ops_list *lists[] = {&list};
@@ -103,8 +129,11 @@ static inline bool scene_run(ops_machine *m, const scene *s, outcome ret[OPS_MAX
     for (uint32_t k = 0; k < s->n && ok; k++) {
         size_t n = s->t[k].len + 2 * FRAME;
         const double *d = ops_doubles(m, buf[k]);
+        uint32_t *stored = malloc(n * sizeof *stored);
         ret[k].bits = malloc(n * sizeof *ret[k].bits);
-        ok = CHECK_OK(ops_read(m, buf[k], 0, ret[k].bits, n, &err), err);
+        ok = CHECK_OK(ops_read(m, buf[k], 0, stored, n, &err), err);
+        if (ok) ops_unpack(s->t[k].dtype, stored, ret[k].bits, n);
+        free(stored);
         if (d) ret[k].d = memcpy(malloc(n * sizeof *d), d, n * sizeof *d);
     }
     ops_unprepare(m, &list);
@@ -118,10 +147,17 @@ static inline bool same_bits(const void *a, const void *b, size_t n) {
     return memcmp(a, b, n * 4) == 0;
 }
 
+/* Largest NMSE of results stored so: what one rounding to the other side makes. */
+static inline double stored_limit(ops_dtype t, double limit) {
+    return t == OPS_BF16 ? 1e-4 : t == OPS_F16 ? 1e-5 : limit;
+}
+
 /* Tensor k of the device against the reference: untouched elements to the bit, zeros exactly, the rest within
- * the limit. */
+ * the limit. The reference rounds as the device does: of results of 16 bits only those near the middle of two
+ * numbers may differ, a sixteenth at most. */
 static inline bool agrees(const scene *s, uint32_t k, const outcome *ref, const outcome *got, double limit) {
-    size_t n = s->t[k].len + 2 * FRAME, used = 0;
+    const ops_dtype dtype = s->t[k].dtype;
+    size_t n = s->t[k].len + 2 * FRAME, used = 0, differ = 0;
     if (!ref->d) return CHECK(same_bits(ref->bits, got->bits, n));
     double *a = malloc(n * sizeof *a);
     float *b = malloc(n * sizeof *b);
@@ -129,22 +165,26 @@ static inline bool agrees(const scene *s, uint32_t k, const outcome *ref, const 
     for (size_t i = 0; i < n; i++) {
         float f;
         memcpy(&f, &got->bits[i], sizeof f);
-        bool large = s->t[k].bits[i] == scene_large && ref->bits[i] == scene_large;
+        bool large = s->t[k].bits[i] == s->t[k].large && ref->bits[i] == s->t[k].large;
         if (isnan(ref->d[i]) || large) {
             kept = kept && got->bits[i] == s->t[k].bits[i];
             continue;
         }
-        zeros = zeros && (ref->d[i] != 0 || f == 0);
+        /* what is below the least float16 may have been rounded up to it */
+        zeros = zeros && (ref->d[i] != 0 || f == 0 || (dtype == OPS_F16 && fabsf(f) < 1e-6f));
+        differ += ref->d[i] != (double)f;
         a[used] = ref->d[i];
         b[used++] = f;
     }
     double nmse = used ? tensor_nmse(a, b, used) : 0;
-    bool close = nmse <= limit;
+    limit = stored_limit(dtype, limit);
+    bool close = nmse <= limit && (ops_dtype_size(dtype) == 4 || differ <= 1 + used / 16);
     free(a);
     free(b);
     if (getenv("COLM_TEST_SHOW") || !kept || !zeros || !close)
-        printf("# %s tensor %u: nmse %.3g, limit %.3g%s%s\n", ops_get(s->call.op)->name, k, nmse, limit,
-               kept ? "" : ", wrote where it must not", zeros ? "" : ", not zero where it must be");
+        printf("# %s tensor %u, %s: nmse %.3g, limit %.3g, %zu of %zu differ%s%s\n", ops_get(s->call.op)->name,
+               k, ops_dtype_name(dtype), nmse, limit, differ, used, kept ? "" : ", wrote where it must not",
+               zeros ? "" : ", not zero where it must be");
     return CHECK(kept) & CHECK(zeros) & CHECK(close);
 }
 
@@ -188,6 +228,33 @@ static inline bool scene_check(scene *s, const char *what, const double *limits)
         ok &= here;
     }
     outcome_done(ref);
+    return ok;
+}
+
+static inline scene scene_copy(const scene *s) {
+    scene c = *s;
+    for (uint32_t k = 0; k < s->n; k++) {
+        size_t n = (s->t[k].len + 2 * FRAME) * sizeof *s->t[k].bits;
+        c.t[k].bits = memcpy(malloc(n), s->t[k].bits, n);
+    }
+    return c;
+}
+
+/* The scene with its tensors in bfloat16, in float16, and in mixtures with float32. */
+static inline bool scene_check_stored(const scene *s, const char *what, const double *limits) {
+    static const ops_dtype patterns[][3] = {{OPS_BF16, OPS_BF16, OPS_BF16},
+                                            {OPS_F16, OPS_F16, OPS_F16},
+                                            {OPS_F32, OPS_BF16, OPS_F16},
+                                            {OPS_F16, OPS_F32, OPS_BF16}};
+    bool ok = true;
+    for (size_t p = 0; p < COUNT_OF(patterns) && ok; p++) {
+        const ops_dtype *t = patterns[p];
+        scene c = scene_copy(s);
+        scene_store(&c, t, 3);
+        ok = scene_check(&c, what, limits);
+        if (!ok) printf("# as %s, %s, %s\n", ops_dtype_name(t[0]), ops_dtype_name(t[1]), ops_dtype_name(t[2]));
+        scene_done(&c);
+    }
     return ok;
 }
 

@@ -26,6 +26,21 @@ static inline void sweep(scene (*make)(uint32_t rows, uint32_t width, uint32_t i
     sweep_from(0, make, limits);
 }
 
+/* A few of them with tensors of 16 bits. */
+static inline void sweep_stored(scene (*make)(uint32_t rows, uint32_t width, uint32_t i),
+                                const double *limits) {
+    static const uint32_t shapes[][2] = {{1, 5}, {7, 344}, {17, 33}, {129, 72}};
+    char what[64];
+    if (!machines()) return;
+    for (uint32_t i = 0; i < COUNT_OF(shapes); i++) {
+        scene s = make(shapes[i][0], shapes[i][1], i);
+        snprintf(what, sizeof what, "%u rows, width %u", shapes[i][0], shapes[i][1]);
+        bool ok = scene_check_stored(&s, what, limits);
+        scene_done(&s);
+        if (!ok) return;
+    }
+}
+
 static inline uint32_t offset(uint32_t i) {
     static const uint32_t o[] = {0, 8, 0, 40, 16};
     return o[i % COUNT_OF(o)];
