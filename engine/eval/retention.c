@@ -17,12 +17,13 @@ static uint32_t probe_tokens(const model_config *c) {
     return T;
 }
 
-colm_status retention_witness_take(ops_machine *m, const model_weights *w, uint32_t frozen,
-                                   retention_witness *ret, colm_err *err) {
+colm_status retention_witness_take(ops_machine *m, const model_weights *w, model_precision precision,
+                                   uint32_t frozen, retention_witness *ret, colm_err *err) {
     const model_config *c = &w->config;
     graph_params gp = {.B = PROBE_ROWS, .T = probe_tokens(c), .keep_logits = true};
     size_t rows = (size_t)gp.B * gp.T, n = rows * c->vocab;
-    retention_witness r = {.scales = frozen};
+    const model_trained nothing = {.frozen = c->n_chains, .precision = precision};
+    retention_witness r = {.scales = frozen, .precision = precision};
     model_state *s = NULL;
     model_graph *g = NULL;
     uint32_t *ids = mem_alloc(2 * rows, sizeof *ids);
@@ -30,7 +31,7 @@ colm_status retention_witness_take(ops_machine *m, const model_weights *w, uint3
     colm_status st = ids && nll && logits ? COLM_OK : err_nomem(err, n * sizeof *logits, "probe batch");
     if (!st) st = model_weights_digest(w, frozen, r.tensors, err);
     for (size_t i = 0; i < w->n_tensors; i++) r.n_tensors += w->tensor[i].chain < frozen;
-    if (!st) st = model_state_create(m, w, c->n_chains, &s, err);
+    if (!st) st = model_state_create_trained(m, w, nothing, &s, err);
     if (!st) st = model_graph_create(s, &gp, &g, err);
     if (!st) {
         rng_stream probe = rng_open(0, "retention probe");
@@ -78,6 +79,7 @@ colm_status retention_certify(const retention_witness *a, const retention_witnes
     }
     str_add(json, ",\"numerics\":");
     str_add_json(json, b->numerics);
+    if (b->precision) str_addf(json, ",\"precision\":\"%s\"", model_precision_name[b->precision]);
     str_add(json, "}");
     if (json->failed && !st) st = err_nomem(err, json->len, "certificate");
     return st;

@@ -113,12 +113,14 @@ static colm_status score(void *user, const eval_request *req, size_t n, eval_res
     return st;
 }
 
-colm_status scorer_open(ops_machine *m, const model_weights *w, uint32_t rows, scorer **ret, colm_err *err) {
+colm_status scorer_open(ops_machine *m, const model_weights *w, model_precision precision, uint32_t rows,
+                        scorer **ret, colm_err *err) {
+    const model_trained nothing = {.frozen = w->config.n_chains, .precision = precision};
     scorer *s = mem_alloc(1, sizeof *s);
     if (!s) return err_nomem(err, sizeof *s, "scorer");
     s->rows = rows ? rows : 2048;
     s->model = (eval_model){w->config.n_chains, w->config.context, s, score};
-    colm_status st = model_state_create(m, w, w->config.n_chains, &s->state, err);
+    colm_status st = model_state_create_trained(m, w, nothing, &s->state, err);
     if (st)
         scorer_close(&s);
     else

@@ -11,8 +11,8 @@
 
 typedef struct scorer scorer;
 /* Uploads w. `rows` is about B*T of a batch; 0: 2048. Scores all scales of the model. */
-COLM_MUST_USE colm_status scorer_open(ops_machine *m, const model_weights *w, uint32_t rows, scorer **ret,
-                                      colm_err *err);
+COLM_MUST_USE colm_status scorer_open(ops_machine *m, const model_weights *w, model_precision precision,
+                                      uint32_t rows, scorer **ret, colm_err *err);
 void scorer_close(scorer **s);
 const eval_model *scorer_model(const scorer *s);
 /* Tokens read so far, padding not counted; and the forward FLOPs they took by colm.md section 2. */

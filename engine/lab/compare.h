@@ -24,7 +24,7 @@ typedef struct {
 
 typedef struct compare_run {
     store_id id, experiment, stage; /* stage: the last finished evaluation, 0 for none */
-    const char *experiment_name, *arm, *status, *reason, *device, *numerics, *version, *chains;
+    const char *experiment_name, *arm, *status, *reason, *device, *numerics, *version, *precision, *chains;
     int64_t seed;
     store_id parent_id;
     struct compare_run *parent;          /* NULL for none */

@@ -41,6 +41,7 @@ static void add_run(str *out, const compare_run *r) {
     print_key_text(out, "device", r->device);
     print_key_text(out, "numerics", r->numerics);
     print_key_text(out, "version", r->version);
+    print_key_text(out, "precision", r->precision);
     print_key_text(out, "chains", r->chains);
     print_key_real(out, "params_total", r->params_total);
     print_key_real(out, "params_trained", r->params_trained);
@@ -164,7 +165,8 @@ colm_status compare_csv(const comparison *c, str *out, colm_err *err) {
                                           {"params_total", NULL},  {"params_trained", NULL},
                                           {"tokens", NULL},        {"tokens_with_ancestors", NULL},
                                           {"flops", NULL},         {"flops_with_ancestors", NULL},
-                                          {"seconds", NULL},       {"seconds_with_ancestors", NULL}};
+                                          {"seconds", NULL},       {"seconds_with_ancestors", NULL},
+                                          {"precision", NULL}};
     print *p = NULL;
     colm_status s = print_open(STORE_CSV, column, sizeof column / sizeof *column, out, &p, err);
     if (s) return s;
@@ -192,6 +194,7 @@ colm_status compare_csv(const comparison *c, str *out, colm_err *err) {
                 print_int(p, x->n_truncated);
                 print_int(p, x->n_skipped);
                 for (size_t j = 0; j < sizeof cost / sizeof *cost; j++) print_real(p, cost[j]);
+                print_text(p, r->precision);
             }
         }
     }

@@ -144,7 +144,7 @@ static colm_status load_lineage(comparison *c, compare_run *r, colm_err *err) {
 static colm_status load_run(comparison *c, store_id id, compare_run **ret, colm_err *err) {
     static const char sql[] =
         "SELECT r.id, r.experiment, e.name, r.arm, r.seed, r.status, r.reason, r.parent, r.device, r.numerics, "
-        "r.version FROM run r JOIN experiment e ON e.id = r.experiment WHERE r.id = ?";
+        "r.version, r.precision FROM run r JOIN experiment e ON e.id = r.experiment WHERE r.id = ?";
     sqlite3_stmt *st = NULL;
     bool row = false;
     for (size_t i = 0; i < c->n_runs; i++) {
@@ -171,11 +171,12 @@ static colm_status load_run(comparison *c, store_id id, compare_run **ret, colm_
                            .device = keep(c, st, 8),
                            .numerics = keep(c, st, 9),
                            .version = keep(c, st, 10),
+                           .precision = keep(c, st, 11),
                            .chains = "",
                            .params_total = NAN,
                            .params_trained = NAN};
         if (!r->experiment_name || !r->arm || !r->status || !r->reason || !r->device || !r->numerics ||
-            !r->version) {
+            !r->version || !r->precision) {
             s = nomem(err);
         }
     }

@@ -194,8 +194,12 @@ static colm_status add_costs(const comparison *c, str *out, colm_err *err) {
     colm_status s = print_open(STORE_TABLE, column, 2 + N, out, &p, err);
     if (s) return s;
     for (const compare_arm *a = c->arm; a < c->arm + c->n_arms; a++) {
+        const compare_run *r = a->run[a->n_runs - 1];
+        bool f32 = strcmp(r->precision, "f32") == 0;
+        char chains[160];
+        snprintf(chains, sizeof chains, "%s%s%s", r->chains, f32 ? "" : " ", f32 ? "" : r->precision);
         print_text(p, a->label);
-        print_text(p, a->run[a->n_runs - 1]->chains);
+        print_text(p, chains);
         for (size_t i = 0; i < N; i++) {
             double v = compare_mean(a, cost[i].of);
             print_real_shown(p, v, cost[i].seconds ? print_fixed(v, 1, buf) : print_count(v, buf));

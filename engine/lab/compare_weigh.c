@@ -352,6 +352,12 @@ static void take_notice(comparison *c) {
     }
     for (size_t i = 0; i < c->n_asked; i++) {
         const compare_run *r = c->run[i];
+        if (r->parent && strcmp(r->precision, r->parent->precision)) {
+            notice(c, arena_printf(
+                          &c->memory,
+                          "%s, seed %lld was made in %s, its parent in %s: the same weights give other answers",
+                          r->arm, (long long)r->seed, r->precision, r->parent->precision));
+        }
         bool finished = !strcmp(r->status, "finished");
         if (finished && r->changed_since) {
             notice(c,

@@ -36,7 +36,9 @@ static const print_column plan_columns[] = {
     {"arm", NULL},
     {"stage", NULL},
     {"kind", NULL},
-    {"chains", NULL},
+    {"chains", ""},
+    {NULL, "chains"},
+    {"precision", ""},
     {"params_total", "params"},
     {"params_trained", "trained"},
     {"frozen_chains", "frozen\nchains"},
@@ -76,13 +78,17 @@ static colm_status plan_train(const spec_stage *g, plan_total *sum, print *p, co
 static colm_status plan_stage(const spec *s, const spec_arm *a, uint32_t index, plan_total *sum, print *p,
                               colm_err *err) {
     const spec_stage *g = &a->stage[index];
-    char chains[128], what[512];
+    char chains[128], stored[160], what[512];
+    const char *precision = model_precision_name[g->precision];
     colm_status st = COLM_OK;
     model_config_name(&g->model, chains, sizeof chains);
     print_text(p, a->name);
     print_int(p, index);
     print_text(p, stage_kind(g->kind));
+    snprintf(stored, sizeof stored, "%s%s%s", chains, g->precision ? " " : "", g->precision ? precision : "");
     print_text(p, chains);
+    print_text(p, stored);
+    print_text(p, precision);
     print_big(p, (double)model_params(&g->model, 0, g->model.n_chains));
     if (g->kind == SPEC_TRAIN) {
         st = plan_train(g, sum, p, err);

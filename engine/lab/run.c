@@ -249,7 +249,8 @@ static colm_status begin_run(runner *r, const spec_arm *arm, store_id *ret, colm
                          .version = r->machine ? colm_version() : NULL,
                          .device = r->machine ? ops_machine_name(r->machine) : NULL,
                          .numerics = r->machine ? numerics : NULL,
-                         .config = config.text};
+                         .config = config.text,
+                         .precision = model_precision_name[arm->precision]};
     colm_status st = config.failed ? err_nomem(err, 1024, "run") : store_run_begin(r->db, &row, ret, err);
     str_done(&config);
     return st;

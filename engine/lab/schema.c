@@ -127,6 +127,9 @@ const char *const schema_step[SCHEMA_VERSION] = {
 
     // A run that is taken up again may go on elsewhere: what a stage was made on is its own.
     "ALTER TABLE stage ADD COLUMN device TEXT;",
+
+    // Before there was a choice all was float32.
+    "ALTER TABLE run ADD COLUMN precision TEXT NOT NULL DEFAULT 'f32';",
 };
 
 const char schema_honest[] =
@@ -134,7 +137,8 @@ const char schema_honest[] =
     "  SELECT id, experiment, arm, seed, parent,"
     "    CASE WHEN status = 'running' AND NOT colm_lives(host, boot, pid, process_start, seen)"
     "      THEN 'interrupted' ELSE status END AS status,"
-    "    reason, host, boot, pid, process_start, seen, version, device, numerics, config, started, ended"
+    "    reason, host, boot, pid, process_start, seen, version, device, numerics, config, started, ended,"
+    "    precision"
     "  FROM main.run;"
     "CREATE TEMP VIEW stage AS"
     "  SELECT id, run, place, kind, digest, spec, chains, params_total, params_trained,"

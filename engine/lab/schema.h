@@ -6,7 +6,7 @@
 
 /* schema_step[v] brings PRAGMA user_version v to v+1; there are SCHEMA_VERSION of them. Steps that users have
  * seen are never edited: a change is a new step. */
-#define SCHEMA_VERSION 2
+#define SCHEMA_VERSION 3
 extern const char *const schema_step[SCHEMA_VERSION];
 
 /* Temporary views for readers that lie over the tables `run` and `stage`: a row that says "running" though its

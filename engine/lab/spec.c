@@ -16,8 +16,8 @@ typedef struct {
     arena mem;
 } box;
 
-static const char *const top_keys[] = {"colm", "name",  "about", "seeds", "seed", "tokenizer",
-                                       "data", "model", "train", "tasks", "arms", NULL};
+static const char *const top_keys[] = {"colm",  "name",  "about", "seeds", "seed",      "tokenizer", "data",
+                                       "model", "train", "tasks", "arms",  "precision", NULL};
 
 static colm_status read_version(spec_reader *r, colm_err *err) {
     json_value v = {0};
@@ -77,6 +77,14 @@ static colm_status read_tokenizer(spec_reader *r, colm_err *err) {
     return r->out->tokenizer ? COLM_OK : COLM_E_MEMORY;
 }
 
+colm_status spec_precision_read(json_value obj, model_precision *io, colm_err *err) {
+    json_value v = json_get(obj, "precision");
+    size_t word = *io;
+    colm_status s = v.doc ? json_read_word(v, model_precision_name, PRECISIONS, &word, err) : COLM_OK;
+    if (!s) *io = (model_precision)word;
+    return s;
+}
+
 static colm_status read_digest(spec_reader *r, colm_err *err) {
     char *text = NULL;
     colm_status s = json_canonical(r->root, &text, err);
@@ -91,6 +99,7 @@ static colm_status read_file(spec_reader *r, colm_err *err) {
     if (!s) s = read_titles(r, err);
     if (!s) s = read_seeds(r, err);
     if (!s) s = read_tokenizer(r, err);
+    if (!s) s = spec_precision_read(r->root, &r->precision, err);
     if (!s) s = spec_data_read(r, err);
     if (!s) s = spec_tasks_read(r, err);
     if (!s) s = spec_train_read(r, err);

@@ -27,6 +27,7 @@ typedef struct {
     const char *canonical; /* canonical JSON of everything that decides the stage's result, defaults filled: for
                               digests */
     model_config model;    /* after the stage */
+    model_precision precision; /* of the arm; of a train stage also in `train` */
     uint32_t frozen; /* chains frozen after the stage (a grow sets it; a train may override it for itself) */
     /* train */
     train_params train;
@@ -43,7 +44,8 @@ typedef struct {
 typedef struct {
     const char *name;
     int line;
-    int from;           /* index of an earlier arm, -1 for none */
+    int from; /* index of an earlier arm, -1 for none */
+    model_precision precision;
     model_config start; /* model before the first stage */
     spec_stage *stage;
     uint32_t n_stages;

@@ -4,7 +4,7 @@
 
 #include "engine/lab/spec_read.h"
 
-static const char *const arm_keys[] = {"from", "model", "stages", NULL};
+static const char *const arm_keys[] = {"from", "model", "precision", "stages", NULL};
 
 /* The arms as the file gives them. */
 typedef struct {
@@ -71,8 +71,8 @@ static colm_status sort(forest *f, colm_err *err) {
 
 static colm_status read_arm(spec_reader *r, const forest *f, uint32_t index, spec_arm *ret, colm_err *err) {
     json_value v = json_value_at(f->all, index), stages = {0};
-    spec_arm a = {.line = json_line(v), .from = f->from[index]};
-    uint32_t frozen = 0;
+    spec_arm a = {.line = json_line(v), .from = f->from[index], .precision = r->precision};
+    spec_before before = {0};
     colm_status s = COLM_OK;
     a.name = spec_copy(r, json_key_at(f->all, index), err);
     if (!a.name) return COLM_E_MEMORY;
@@ -80,21 +80,23 @@ static colm_status read_arm(spec_reader *r, const forest *f, uint32_t index, spe
         a.from = f->place[a.from];
         const spec_arm *parent = &r->out->arm[a.from];
         a.start = parent->stage[parent->n_stages - 1].model;
-        frozen = parent->stage[parent->n_stages - 1].frozen;
+        before.frozen = parent->stage[parent->n_stages - 1].frozen;
     } else {
         s = spec_model_read(r, json_get(v, "model"), &a.start, err);
     }
+    if (!s) s = spec_precision_read(v, &a.precision, err);
     if (!s) s = json_need(v, "stages", &stages, err);
     if (!s) s = json_read_array(stages, 1, SPEC_MAX_STAGES, err);
     if (s) return s;
     a.n_stages = (uint32_t)json_count(stages);
     a.stage = spec_alloc(r, a.n_stages, sizeof *a.stage, err);
     if (!a.stage) return COLM_E_MEMORY;
-    const model_config *model = &a.start;
+    before.model = a.start;
+    before.precision = a.precision;
     for (uint32_t i = 0; i < a.n_stages && !s; i++) {
-        s = spec_stage_read(r, json_item(stages, i), model, frozen, &a.stage[i], err);
-        model = &a.stage[i].model;
-        frozen = a.stage[i].frozen;
+        s = spec_stage_read(r, json_item(stages, i), &before, &a.stage[i], err);
+        before.model = a.stage[i].model;
+        before.frozen = a.stage[i].frozen;
     }
     if (!s) *ret = a;
     return s;

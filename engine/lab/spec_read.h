@@ -24,8 +24,9 @@ typedef struct {
     arena *mem;
     json_value root;
     uint32_t vocab;
-    train_params train;     /* defaults of all train stages; context 0: the model's */
-    const char **data_json; /* definitions of the data sets and tasks, defaults filled: JSON for canonical */
+    model_precision precision; /* of arms that say nothing else */
+    train_params train;        /* defaults of all train stages; context 0: the model's */
+    const char **data_json;    /* definitions of the data sets and tasks, defaults filled: JSON for canonical */
     const char **task_json;
 } spec_reader;
 
@@ -73,9 +74,16 @@ COLM_MUST_USE colm_status spec_model_read(const spec_reader *r, json_value over,
 COLM_MUST_USE colm_status spec_chain_read(json_value v, const model_chain *preset, bool borrows,
                                           model_chain *ret, colm_err *err);
 void spec_model_add(const model_config *c, str *out);
-/* One stage; model and frozen are those before it. */
-COLM_MUST_USE colm_status spec_stage_read(spec_reader *r, json_value v, const model_config *model,
-                                          uint32_t frozen, spec_stage *ret, colm_err *err);
+/* "precision" of the file or of an arm; *io stays where there is none. */
+COLM_MUST_USE colm_status spec_precision_read(json_value obj, model_precision *io, colm_err *err);
+/* What a stage of an arm starts from. */
+typedef struct {
+    model_config model;
+    uint32_t frozen;
+    model_precision precision;
+} spec_before;
+COLM_MUST_USE colm_status spec_stage_read(spec_reader *r, json_value v, const spec_before *before,
+                                          spec_stage *ret, colm_err *err);
 /* A data set by the name v holds; or by `name` with v as the position. */
 COLM_MUST_USE colm_status spec_data_named(const spec_reader *r, json_value v, const char *name, uint32_t *ret,
                                           colm_err *err);

@@ -180,6 +180,7 @@ static colm_status read_train(spec_reader *r, json_value v, spec_stage *st, colm
     json_value on = {0}, tokens = {0}, loss = {0};
     *p = r->train;
     p->frozen = st->frozen;
+    p->precision = st->precision;
     colm_status s = spec_keys(v, keys, train_field, SPEC_COUNT(train_field), err);
     if (!s) s = json_need(v, "on", &on, err);
     if (!s) s = read_parts(r, on, st, err);
@@ -359,13 +360,14 @@ static colm_status write_canonical(spec_reader *r, size_t kind, const model_conf
     str_add_json(&out, r->out->tokenizer);
     str_add(&out, ",\"model\":");
     spec_model_add(&st->model, &out);
+    if (st->precision) str_addf(&out, ",\"precision\":\"%s\"", model_precision_name[st->precision]);
     kinds[kind].add(r, before, st, &out);
     str_add(&out, "}");
     return spec_keep(r, &out, true, &st->canonical, err);
 }
 
-colm_status spec_stage_read(spec_reader *r, json_value v, const model_config *model, uint32_t frozen,
-                            spec_stage *ret, colm_err *err) {
+colm_status spec_stage_read(spec_reader *r, json_value v, const spec_before *before, spec_stage *ret,
+                            colm_err *err) {
     static const char *const keys[] = {"train", "grow", "eval", NULL};
     spec_stage *st = ret;
     colm_status s = spec_keys(v, keys, NULL, 0, err);
@@ -376,7 +378,11 @@ colm_status spec_stage_read(spec_reader *r, json_value v, const model_config *mo
                          json_count(v));
     size_t kind = 0;
     while (!json_has(v, kinds[kind].key)) kind++;
-    *st = (spec_stage){.kind = kinds[kind].kind, .line = json_line(v), .model = *model, .frozen = frozen};
+    *st = (spec_stage){.kind = kinds[kind].kind,
+                       .line = json_line(v),
+                       .model = before->model,
+                       .frozen = before->frozen,
+                       .precision = before->precision};
     s = kinds[kind].read(r, json_get(v, kinds[kind].key), st, err);
-    return s ? s : write_canonical(r, kind, model, st, err);
+    return s ? s : write_canonical(r, kind, &before->model, st, err);
 }

@@ -129,9 +129,11 @@ static bool train_ticked(void *user, const train_tick *k) {
         const store_metric_row rows[] = {{k->step, "loss", k->loss},
                                          {k->step, "grad_norm", k->grad_norm},
                                          {k->step, "lr", k->lr},
-                                         {k->step, "tokens_per_s", k->tokens_per_s}};
-        const size_t n = sizeof rows / sizeof *rows;
-        memcpy(t->row + t->n, rows, sizeof rows);
+                                         {k->step, "tokens_per_s", k->tokens_per_s},
+                                         {k->step, "loss_scale", k->loss_scale},
+                                         {k->step, "steps_skipped", (double)k->skipped}};
+        const size_t most = sizeof rows / sizeof *rows, n = k->loss_scale > 0 ? most : most - 2;
+        memcpy(t->row + t->n, rows, n * sizeof *rows);
         t->n += n;
         if (now - t->stored > STORE_EVERY || t->n + n > sizeof t->row / sizeof *t->row) store_rows(t, now);
     }
@@ -179,21 +181,25 @@ static colm_status train_watched(stage_work *w, const char *on, train_result *re
 /* Chains that do not train must come out as they went in: a certificate stands between two witnesses. */
 static colm_status train(stage_work *w, store_stage_result *ret, str *certificate, colm_err *err) {
     uint32_t frozen = w->stage->train.frozen;
+    model_precision precision = w->stage->precision;
     retention_witness before, after;
     train_result r;
-    char on[256], chains[64], tokens[PRINT_SHORT], took[PRINT_SHORT], speed[PRINT_SHORT];
+    char on[256], chains[64], tokens[PRINT_SHORT], took[PRINT_SHORT], speed[PRINT_SHORT], skipped[96] = "";
     colm_status st = COLM_OK;
     stage_what(w->r->spec, w->stage, on, sizeof on);
-    if (frozen) st = retention_witness_take(w->r->machine, w->weights, frozen, &before, err);
+    if (frozen) st = retention_witness_take(w->r->machine, w->weights, precision, frozen, &before, err);
     if (!st) st = train_watched(w, on, &r, err);
-    if (!st && frozen) st = retention_witness_take(w->r->machine, w->weights, frozen, &after, err);
+    if (!st && frozen) st = retention_witness_take(w->r->machine, w->weights, precision, frozen, &after, err);
     if (!st && frozen) st = retention_certify(&before, &after, false, certificate, err);
     if (st) return st;
     ret->tokens = r.tokens, ret->flops = (double)r.flops, ret->seconds = r.seconds, ret->memory = r.memory;
     model_config_name(&w->stage->model, chains, sizeof chains);
-    runner_event(w->r, COLM_EVENT_LINE, "%s: trained %s on %s: loss %.4f after %s tokens, %s, %s tokens/s%s",
+    if (r.skipped)
+        snprintf(skipped, sizeof skipped, "; %llu of %llu steps skipped: gradients beyond float16",
+                 (unsigned long long)r.skipped, (unsigned long long)r.steps);
+    runner_event(w->r, COLM_EVENT_LINE, "%s: trained %s on %s: loss %.4f after %s tokens, %s, %s tokens/s%s%s",
                  w->r->label, chains, on, r.loss, print_count((double)r.tokens, tokens),
-                 duration(r.seconds, took), print_count((double)r.tokens / r.seconds, speed),
+                 duration(r.seconds, took), print_count((double)r.tokens / r.seconds, speed), skipped,
                  frozen ? "; frozen chains certified unchanged" : "");
     return COLM_OK;
 }
@@ -206,9 +212,10 @@ static colm_status grow(stage_work *w, store_stage_result *ret, str *certificate
     uint32_t old = w->weights->config.n_chains;
     model_config_name(&w->weights->config, from, sizeof from);
     model_config_name(&w->stage->model, to, sizeof to);
-    colm_status st = retention_witness_take(w->r->machine, w->weights, old, &before, err);
+    model_precision precision = w->stage->precision;
+    colm_status st = retention_witness_take(w->r->machine, w->weights, precision, old, &before, err);
     if (!st) st = model_weights_grow(w->weights, &w->stage->model, w->r->seed, &bigger, err);
-    if (!st) st = retention_witness_take(w->r->machine, bigger, old, &after, err);
+    if (!st) st = retention_witness_take(w->r->machine, bigger, precision, old, &after, err);
     if (!st) st = retention_certify(&before, &after, true, certificate, err);
     if (st) {
         model_weights_free(&bigger);
@@ -295,7 +302,7 @@ static colm_status eval_one(stage_work *w, uint32_t index, scorer *sc, colm_err 
 static colm_status eval(stage_work *w, store_stage_result *ret, colm_err *err) {
     scorer *sc = NULL;
     double start = clock_seconds();
-    colm_status st = scorer_open(w->r->machine, w->weights, 0, &sc, err);
+    colm_status st = scorer_open(w->r->machine, w->weights, w->stage->precision, 0, &sc, err);
     for (uint32_t i = 0; i < w->stage->n_tasks && !st; i++) st = eval_one(w, w->stage->task[i], sc, err);
     if (!st) {
         ret->tokens = scorer_tokens(sc), ret->flops = (double)scorer_flops(sc);

@@ -283,22 +283,23 @@ static colm_status find_free_run(store *s, const store_run_row *r, store_id *ret
 colm_status store_run_begin(store *s, const store_run_row *r, store_id *ret, colm_err *err) {
     static const char insert[] =
         "INSERT INTO run (parent, host, boot, pid, process_start, seen, started, version, device, numerics, "
-        "config, status, experiment, arm, seed) "
-        "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, 'running', ?11, ?12, ?13)";
+        "config, precision, status, experiment, arm, seed) "
+        "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, 'running', ?12, ?13, ?14)";
     static const char update[] =
         "UPDATE run SET parent = ?1, host = ?2, boot = ?3, pid = ?4, process_start = ?5, seen = ?6, "
         "started = ?6, version = coalesce(?7, version), device = coalesce(?8, device), "
-        "numerics = coalesce(?9, numerics), config = ?10, status = 'running', reason = NULL, ended = NULL "
-        "WHERE id = ?11";
+        "numerics = coalesce(?9, numerics), config = ?10, precision = ?11, status = 'running', reason = NULL, "
+        "ended = NULL WHERE id = ?12";
     const owner *o = &s->self;
+    const char *precision = r->precision ? r->precision : "f32";
     double now = clock_unix();
     store_id id = 0;
     colm_status c = db_begin(s, err);
     if (c) return c;
     c = find_free_run(s, r, &id, err);
     if (!c && id) {
-        c = db_run(s, err, update, "zttiidtttti", r->parent, o->host, o->boot, o->pid, o->start, now,
-                   r->version, r->device, r->numerics, r->config, id);
+        c = db_run(s, err, update, "zttiidttttti", r->parent, o->host, o->boot, o->pid, o->start, now,
+                   r->version, r->device, r->numerics, r->config, precision, id);
         // What a dead owner left half done is not running any more.
         if (!c) {
             c = db_run(s, err,
@@ -307,8 +308,8 @@ colm_status store_run_begin(store *s, const store_run_row *r, store_id *ret, col
                        "i", id);
         }
     } else if (!c) {
-        c = db_run(s, err, insert, "zttiidttttitu", r->parent, o->host, o->boot, o->pid, o->start, now,
-                   r->version, r->device, r->numerics, r->config, r->experiment, r->arm, r->seed);
+        c = db_run(s, err, insert, "zttiidtttttitu", r->parent, o->host, o->boot, o->pid, o->start, now,
+                   r->version, r->device, r->numerics, r->config, precision, r->experiment, r->arm, r->seed);
         id = sqlite3_last_insert_rowid(s->db);
     }
     c = db_end(s, c, err);

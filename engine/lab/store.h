@@ -43,10 +43,11 @@ typedef struct {
     uint64_t seed;
     store_id parent; /* run whose checkpoint this one starts from, 0 for none */
     /* NULL where the run computes nothing: what it has stays, or comes from the stages that it copies. */
-    const char *version;  /* of colm */
-    const char *device;   /* name, driver */
-    const char *numerics; /* of ops_identity, what all runs on a device share */
-    const char *config;   /* JSON of the model at the start */
+    const char *version;   /* of colm */
+    const char *device;    /* name, driver */
+    const char *numerics;  /* of ops_identity, what all runs on a device share */
+    const char *config;    /* JSON of the model at the start */
+    const char *precision; /* "f32", "bf16", "f16"; NULL: "f32" */
 } store_run_row;
 /* The run of (experiment, arm, seed): a finished or interrupted one is taken up again (its row reused, status
  * running, owner us); one that is running under a living owner is COLM_E_INPUT naming host and pid. */

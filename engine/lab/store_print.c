@@ -133,10 +133,12 @@ static colm_status print_listing(store *s, const listing *l, store_id run, store
 static const listing runs_listing = {
     "SELECT r.id, e.name, r.arm, r.seed, r.status,"
     " (SELECT chains FROM stage g WHERE g.run = r.id ORDER BY place DESC LIMIT 1),"
+    " (SELECT chains || CASE r.precision WHEN 'f32' THEN '' ELSE ' ' || r.precision END FROM stage g"
+    "  WHERE g.run = r.id ORDER BY place DESC LIMIT 1),"
     " (SELECT count(*) FROM stage g WHERE g.run = r.id AND g.status = 'finished'),"
     " (SELECT kind FROM stage g WHERE g.run = r.id AND g.status <> 'finished' ORDER BY place LIMIT 1),"
     " r.started, (SELECT sum(seconds) FROM stage g WHERE g.run = r.id), r.parent, r.device, r.version,"
-    " substr(r.reason, 1, 50), r.reason, r.ended"
+    " substr(r.reason, 1, 50), r.reason, r.ended, r.precision"
     " FROM run r JOIN experiment e ON e.id = r.experiment ORDER BY r.id",
     false,
     {
@@ -145,7 +147,8 @@ static const listing runs_listing = {
         {{"arm", NULL}, db_print},
         {{"seed", NULL}, db_print},
         {{"status", NULL}, db_print},
-        {{"chains", NULL}, db_print},
+        {{"chains", ""}, db_print},
+        {{NULL, "chains"}, db_print},
         {{"stages_finished", "stages\ndone"}, db_print},
         {{"stage_unfinished", "stage\nnot done"}, db_print},
         {{"started", NULL}, cell_time},
@@ -156,8 +159,9 @@ static const listing runs_listing = {
         {{NULL, "reason"}, db_print},
         {{"reason", ""}, db_print},
         {{"ended", ""}, db_print},
+        {{"precision", ""}, db_print},
     },
-    16,
+    18,
 };
 
 colm_status store_print_runs(store *s, store_format f, str *out, colm_err *err) {
@@ -293,7 +297,8 @@ static const char run_sql[] =
     "SELECT r.id, e.name, r.arm, r.seed, r.status, r.reason, r.parent,"
     " (SELECT pe.name || '/' || p.arm FROM run p JOIN experiment pe ON pe.id = p.experiment WHERE p.id = "
     "r.parent),"
-    " r.version, r.device, r.numerics, r.config, r.host, r.pid, r.started, r.ended, e.path, e.digest"
+    " r.version, r.device, r.numerics, r.config, r.host, r.pid, r.started, r.ended, e.path, e.digest, "
+    "r.precision"
     " FROM run r JOIN experiment e ON e.id = r.experiment WHERE r.id = ?";
 
 static void run_head(sqlite3_stmt *st, str *out) {
@@ -308,13 +313,15 @@ static void run_head(sqlite3_stmt *st, str *out) {
              print_time(real_or_nan(st, 15), end));
     str_addf(out, "where:   %s, host %s, process %lld, colm %s\n", db_text(st, 9), db_text(st, 12),
              (long long)sqlite3_column_int64(st, 13), db_text(st, 8));
+    if (strcmp(db_text(st, 18), "f32")) str_addf(out, "stores:  %s\n", db_text(st, 18));
     str_addf(out, "from:    %s (%s)\n", db_text(st, 16), db_text(st, 17));
 }
 
 static void run_object(sqlite3_stmt *st, str *out) {
-    static const char *const key[] = {"id",     "experiment", "arm",     "seed",   "status",   "reason",
-                                      "parent", "parent_arm", "version", "device", "numerics", "config",
-                                      "host",   "pid",        "started", "ended",  "path",     "digest"};
+    static const char *const key[] = {"id",       "experiment", "arm",        "seed",     "status",
+                                      "reason",   "parent",     "parent_arm", "version",  "device",
+                                      "numerics", "config",     "host",       "pid",      "started",
+                                      "ended",    "path",       "digest",     "precision"};
     str_add(out, "{");
     for (int i = 0; i < (int)(sizeof key / sizeof *key); i++) {
         switch (sqlite3_column_type(st, i)) {

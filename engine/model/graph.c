@@ -170,6 +170,7 @@ colm_status model_graph_create(model_state *s, const graph_params *p, model_grap
     if (!g) return err_nomem(err, sizeof *g, "graph");
     g->s = s;
     g->p = *p;
+    g->loss_scale = 1;
     resolve(g);
     if ((st = allocate(g, err))) goto out;
     graph_place(g);
@@ -200,9 +201,10 @@ void model_graph_free(model_graph **pg) {
         ops_unprepare(g->s->machine, lists[i]);
         ops_list_done(lists[i]);
     }
-    ops_buf *bufs[] = {&g->pool[0],  &g->pool[1],  &g->tokens, &g->targets,  &g->list,      &g->start,
-                       &g->order,    &g->rope,     &g->nll,    &g->top,      &g->partial,   &g->clip,
-                       &g->first[0], &g->first[1], &g->pos,    &g->pos_list, &g->pos_start, &g->pos_order};
+    ops_buf *bufs[] = {&g->tokens, &g->targets,  &g->list,      &g->start,    &g->order,    &g->rope,
+                       &g->nll,    &g->top,      &g->partial,   &g->clip,     &g->first[0], &g->first[1],
+                       &g->pos,    &g->pos_list, &g->pos_start, &g->pos_order};
+    for (act_pool p = 0; p < POOLS; p++) ops_buffer_free(g->s->machine, &g->pool[p]);
     for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++) ops_buffer_free(g->s->machine, bufs[i]);
     void *blocks[] = {g->layer,      g->host_nll,   g->host_list,  g->host_start,
                       g->host_order, g->host_first, g->host_count, g->head_scale};
@@ -254,7 +256,7 @@ static void set_micro(model_graph *g, uint64_t targets_in_step, bool anew) {
     for (size_t i = 0; i < g->head.n; i++) {
         ops_call *c = &g->head.call[i];
         if (c->op == OP_XENT_GRAD)
-            c->p.xent.weight = (float)(g->lambda[g->head_scale[i]] / (double)targets_in_step);
+            c->p.xent.weight = (float)(g->loss_scale * g->lambda[g->head_scale[i]] / (double)targets_in_step);
         /* Of a head's slices only the first can start; its rows are the batch's first. */
         if (c->op == OP_LINEAR_DW && c->t[1].off == g->hf.off) c->p.linear.init = !anew;
     }
@@ -265,7 +267,7 @@ static void set_micro(model_graph *g, uint64_t targets_in_step, bool anew) {
 static void set_update(model_graph *g, const graph_update *u) {
     for (size_t i = 0; i < g->update.n; i++) {
         ops_call *c = &g->update.call[i];
-        if (c->op == OP_CLIP) c->p.clip.clip = (float)u->clip;
+        if (c->op == OP_CLIP) c->p.clip.clip = (float)u->clip, c->p.clip.unscale = (float)(1 / g->loss_scale);
         if (c->op != OP_ADAMW) continue;
         bool decays = c->t[1].off < g->s->gains_at - g->s->trained_at;
         c->p.adamw.lr = (float)u->lr;
@@ -282,6 +284,14 @@ static uint64_t count_targets(const model_graph *g, const uint32_t *targets) {
     uint64_t n = 0;
     for (uint32_t r = 0; r < g->rows; r++) n += targets[r] != ABI_NO_TARGET;
     return n;
+}
+
+static colm_status read_update(const model_graph *g, graph_report *io, colm_err *err) {
+    float out[3];
+    TRY(ops_read(g->s->machine, g->clip, 0, out, 3, err));
+    io->grad_norm = out[0];
+    io->skipped = out[2] != 0;
+    return COLM_OK;
 }
 
 /* One recording: forward, loss, backward, and with u the update. */
@@ -311,11 +321,13 @@ static colm_status step(model_graph *g, const uint32_t *tokens, const uint32_t *
         for (uint32_t k = 0; k < g->rows; k++) sum += g->host_nll[k];
         r.loss += g->lambda[i] * sum / (double)targets_in_step;
     }
-    float clip[2] = {0};
-    if (u) TRY(ops_read(m, g->clip, 0, clip, 2, err));
-    r.grad_norm = clip[0];
+    if (u) TRY(read_update(g, &r, err));
     *ret = r;
     return COLM_OK;
+}
+
+void model_graph_scale_loss(model_graph *g, double scale) {
+    g->loss_scale = scale;
 }
 
 colm_status model_graph_train(model_graph *g, const uint32_t *tokens, const uint32_t *targets,
@@ -335,12 +347,9 @@ colm_status model_graph_accumulate(model_graph *g, const uint32_t *tokens, const
 
 colm_status model_graph_apply(model_graph *g, const graph_update *u, graph_report *ret, colm_err *err) {
     const ops_list *update = &g->update;
-    float clip[2];
     set_update(g, u);
     TRY(ops_run(g->s->machine, &update, 1, err));
-    TRY(ops_read(g->s->machine, g->clip, 0, clip, 2, err));
-    ret->grad_norm = clip[0];
-    return COLM_OK;
+    return read_update(g, ret, err);
 }
 
 ops_buf model_graph_nll(const model_graph *g) {

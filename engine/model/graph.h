@@ -36,8 +36,13 @@ typedef struct {
 typedef struct {
     double
         loss; /* sum over scales of lambda times the mean cross-entropy in nats per target, before the update */
-    double grad_norm; /* before clipping; of trained parameters */
+    double grad_norm; /* before clipping, without the loss scale; of trained parameters */
+    bool skipped;     /* gradients were not finite: no parameter and no moment changed */
 } graph_report;
+/* Gradients of the loss times a positive factor (1 at first), so that small ones are not lost in float16; the
+ * update divides it out again, nothing reported shows it. A power of two changes no bit where nothing overflows
+ * or underflows. To be kept during the micro-batches of a step. */
+void model_graph_scale_loss(model_graph *g, double scale);
 /* A step over one batch. tokens, targets: B*T ids each, below the vocabulary, or ABI_NO_TARGET. Allocates
  * nothing. */
 COLM_MUST_USE colm_status model_graph_train(model_graph *g, const uint32_t *tokens, const uint32_t *targets,
@@ -50,7 +55,7 @@ COLM_MUST_USE colm_status model_graph_accumulate(model_graph *g, const uint32_t 
                                                  uint32_t micro, graph_report *ret, colm_err *err);
 COLM_MUST_USE colm_status model_graph_apply(model_graph *g, const graph_update *u, graph_report *ret,
                                             colm_err *err);
-/* Forward and backward without the update: gradients stay in the state (tests). */
+/* Forward and backward without the update: gradients, times the loss scale, stay in the state (tests). */
 COLM_MUST_USE colm_status model_graph_gradients(model_graph *g, const uint32_t *tokens, const uint32_t *targets,
                                                 graph_report *ret, colm_err *err);
 

@@ -13,7 +13,7 @@ static colm_status input_gradient(model_graph *g, param_kind k, uint32_t layer, 
             uint32_t w = model_state_index(g->s, k, layer, i);
             if (w == MODEL_NO_TENSOR) continue;
             ops_view out = act_view(g, dx);
-            ops_call c = {.op = OP_LINEAR_DX, .t = {act_view(g, dy), model_state_param(g->s, w), out, out}};
+            ops_call c = {.op = OP_LINEAR_DX, .t = {act_view(g, dy), model_state_weight(g->s, w), out, out}};
             c.p.linear = (struct abi_linear){.M = g->rows,
                                              .N = act_width(g, dy->space, i),
                                              .K = act_width(g, dx->space, j),
@@ -249,8 +249,8 @@ colm_status graph_update_list(model_graph *g, colm_err *err) {
     uint64_t n = s->end - s->trained_at, gains = s->gains_at - s->trained_at, partials = 0;
     ops_view out = {g->clip, 0, 64};
     ops_view partial = {g->partial, 0, ops_buffer_len(s->machine, g->partial)};
-    for (uint64_t at = 0; at < n; at += GRAPH_PIECE) {
-        uint64_t len = n - at < GRAPH_PIECE ? n - at : GRAPH_PIECE;
+    for (uint64_t at = 0; at < n; at += MODEL_PIECE) {
+        uint64_t len = n - at < MODEL_PIECE ? n - at : MODEL_PIECE;
         ops_call c = {.op = OP_SUMSQ, .t = {{s->grads, at, len}, partial}};
         c.p.sumsq = (struct abi_sumsq){(uint32_t)len, (uint32_t)partials};
         TRY(ops_add(&g->update, &c, err));
@@ -259,7 +259,7 @@ colm_status graph_update_list(model_graph *g, colm_err *err) {
     ops_call clip = {.op = OP_CLIP, .t = {partial, out}, .p.clip = {(uint32_t)partials, 0, 1}};
     TRY(ops_add(&g->update, &clip, err));
     for (uint64_t at = 0; at < n;) {
-        uint64_t end = at < gains ? gains : n, len = end - at < GRAPH_PIECE ? end - at : GRAPH_PIECE;
+        uint64_t end = at < gains ? gains : n, len = end - at < MODEL_PIECE ? end - at : MODEL_PIECE;
         ops_call c = {.op = OP_ADAMW,
                       .t = {{s->params, s->trained_at + at, len},
                             {s->grads, at, len},
@@ -270,5 +270,5 @@ colm_status graph_update_list(model_graph *g, colm_err *err) {
         TRY(ops_add(&g->update, &c, err));
         at += len;
     }
-    return COLM_OK;
+    return model_state_add_rounding(s, s->trained_at, s->end, &g->update, err);
 }

@@ -10,8 +10,9 @@
         if (try_) return try_;     \
     } while (0)
 
-/* Activations are kept for the backward pass or live in scratch that every layer uses again. */
-typedef enum { POOL_KEEP, POOL_SCRATCH, POOLS } act_pool;
+/* Activations are kept for the backward pass or live in scratch that every layer uses again; in float32, or in
+ * the run's storage where that has 16 bits. */
+typedef enum { POOL_KEEP, POOL_SCRATCH, POOL_KEEP_16, POOL_SCRATCH_16, POOLS } act_pool;
 
 /* A matrix of activations: rows x ld of the columns of chains lo.. in one space; or a vector of statistics (ld
  * 0). len 0: there is none. */
@@ -59,7 +60,7 @@ struct model_graph {
     uint64_t nll_stride;                         /* rows to a multiple of 64; see graph_nll_at */
     ops_list forward, head, clear, backward, update;
     uint8_t *head_scale; /* per call of `head`: the scale it belongs to */
-    double lambda[MODEL_MAX_CHAINS];
+    double lambda[MODEL_MAX_CHAINS], loss_scale;
     uint32_t *host_start, *host_order, *host_list, *host_count, *host_first;
     float *host_nll;
     graph_profile *profile; /* not NULL: this step is timed call by call */
@@ -112,9 +113,6 @@ static inline bool graph_windowed(const model_graph *g, uint32_t layer) {
     for (int part = (from); part < 2; part++) \
         for (uint32_t chain = (g)->lo[part]; chain < (g)->hi[part]; chain++)
 #define EACH_TRAINED(g, chain) for (uint32_t chain = (g)->lo[1]; chain < (g)->hi[1]; chain++)
-
-/* Elements of the trained buffer per update call: one binding's window. */
-#define GRAPH_PIECE ((uint64_t)1 << 24)
 
 /* graph_place.c */
 void graph_place(model_graph *g);

@@ -17,7 +17,7 @@ colm_status graph_linear(model_graph *g, ops_list *l, param_kind k, uint32_t lay
     uint32_t w = model_state_index(g->s, k, layer, chain);
     ops_view out = act_view(g, y);
     ops_call c = {.op = OP_LINEAR,
-                  .t = {act_view(g, x), model_state_param(g->s, w), r ? act_view(g, r) : out, out}};
+                  .t = {act_view(g, x), model_state_weight(g->s, w), r ? act_view(g, r) : out, out}};
     c.p.linear = (struct abi_linear){.M = g->rows,
                                      .N = act_width(g, y->space, chain),
                                      .K = g->s->col[x->space][chain + 1],

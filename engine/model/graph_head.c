@@ -54,9 +54,9 @@ static colm_status forward(model_graph *g, uint32_t scale, rows r, bool init, co
     ops_view out = logits_of(g, scale), start = init ? logits_of(g, scale - 1) : out;
     graph_window w = {0};
     while (graph_next_window(g, t, &w)) {
-        ops_call c = {
-            .op = OP_LINEAR,
-            .t = {act_rows(g, &g->hf, r.r0, r.n), graph_window_of(model_state_param(g->s, t), &w), start, out}};
+        ops_call c = {.op = OP_LINEAR,
+                      .t = {act_rows(g, &g->hf, r.r0, r.n), graph_window_of(model_state_weight(g->s, t), &w),
+                            start, out}};
         c.p.linear = head_push(g, scale, r.n, &w, &g->hf, first_chain(g, scale));
         c.p.linear.init = init;
         TRY(add(g, &c, scale, err));
@@ -91,7 +91,7 @@ static colm_status backward(model_graph *g, uint32_t scale, rows r, bool more, c
         if (g->lo[1] == g->hi[1]) continue; /* only heads train */
         ops_view dhf = act_rows(g, &g->dhf, r.r0, r.n);
         ops_call dx = {.op = OP_LINEAR_DX,
-                       .t = {out, graph_window_of(model_state_param(g->s, t), &w), dhf, dhf}};
+                       .t = {out, graph_window_of(model_state_weight(g->s, t), &w), dhf, dhf}};
         dx.p.linear = head_push(g, scale, r.n, &w, &g->dhf, from);
         dx.p.linear.init = more || w.first > 0;
         TRY(add(g, &dx, scale, err));

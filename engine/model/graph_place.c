@@ -2,12 +2,22 @@
  * share. */
 #include "engine/model/graph_build.h"
 
+static ops_dtype pool_type(const model_graph *g, act_pool pool) {
+    return pool < POOL_KEEP_16 ? OPS_F32 : model_storage(g->s->precision);
+}
+
+/* Of a pool the half that has the run's storage. */
+static act_pool stored(const model_graph *g, act_pool pool) {
+    return g->s->precision ? pool + POOL_KEEP_16 : pool;
+}
+
 static uint64_t reserve(model_graph *g, act_pool pool, uint64_t len) {
     uint64_t off = g->pool_len[pool];
-    g->pool_len[pool] += model_align(len);
+    g->pool_len[pool] += model_align_of(pool_type(g, pool), len);
     return off;
 }
 
+/* What goes into sums: the residual stream, what is added to it, and the gradients of that. */
 static act matrix(model_graph *g, act_pool pool, act_space space, uint32_t lo, uint32_t hi) {
     act a = {.pool = pool, .space = space, .lo = lo};
     uint32_t cols = g->s->col[space][hi] - g->s->col[space][lo];
@@ -16,6 +26,11 @@ static act matrix(model_graph *g, act_pool pool, act_space space, uint32_t lo, u
     a.len = (uint64_t)g->rows16 * a.ld;
     a.off = reserve(g, pool, a.len);
     return a;
+}
+
+/* What chain linears and attention read, and their results that no sum needs in full. */
+static act operand(model_graph *g, act_pool pool, act_space space, uint32_t lo, uint32_t hi) {
+    return matrix(g, stored(g, pool), space, lo, hi);
 }
 
 /* `times` values per row and chain, or per row and head. */
@@ -36,22 +51,22 @@ static void place_input(model_graph *g, act_pool pool, layer_part *p, uint32_t l
 }
 
 static void place_kv(model_graph *g, act_pool pool, layer_part *p, uint32_t lo, uint32_t hi) {
-    p->k = matrix(g, pool, ACT_K, lo, hi);
-    p->v = matrix(g, pool, ACT_K, lo, hi);
+    p->k = operand(g, pool, ACT_K, lo, hi);
+    p->v = operand(g, pool, ACT_K, lo, hi);
 }
 
 static void place_part(model_graph *g, act_pool pool, layer_part *p, uint32_t lo, uint32_t hi) {
     const model_family *f = &g->s->config.family;
     p->mid = matrix(g, pool, ACT_D, lo, hi);
-    p->q = matrix(g, pool, ACT_Q, lo, hi);
+    p->q = operand(g, pool, ACT_Q, lo, hi);
     place_kv(g, pool, p, lo, hi);
-    p->a = matrix(g, pool, ACT_F, lo, hi);
-    if (model_ffn_gated(f)) p->b = matrix(g, pool, ACT_F, lo, hi);
+    p->a = operand(g, pool, ACT_F, lo, hi);
+    if (model_ffn_gated(f)) p->b = operand(g, pool, ACT_F, lo, hi);
     p->stat2 = statistics(g, pool, lo, hi, STAT_ROW, norm_values(g));
     p->lse = statistics(g, pool, lo, hi, STAT_HEAD, 2);
     if (f->qk_norm) {
-        p->qraw = matrix(g, pool, ACT_Q, lo, hi);
-        p->kraw = matrix(g, pool, ACT_K, lo, hi);
+        p->qraw = operand(g, pool, ACT_Q, lo, hi);
+        p->kraw = operand(g, pool, ACT_K, lo, hi);
         p->stat_q = statistics(g, pool, lo, hi, STAT_HEAD, 1);
         p->stat_k = statistics(g, pool, lo, hi, STAT_KV_HEAD, 1);
     }
@@ -66,10 +81,10 @@ static void place_part(model_graph *g, act_pool pool, layer_part *p, uint32_t lo
 
 static void place_inputs_of_linears(model_graph *g, act_pool pool, layer_acts *a) {
     uint32_t C = g->s->config.n_chains;
-    a->h1 = matrix(g, pool, ACT_D, 0, C);
-    a->o = matrix(g, pool, ACT_Q, 0, C);
-    a->h2 = matrix(g, pool, ACT_D, 0, C);
-    a->z = matrix(g, pool, ACT_F, 0, C);
+    a->h1 = operand(g, pool, ACT_D, 0, C);
+    a->o = operand(g, pool, ACT_Q, 0, C);
+    a->h2 = operand(g, pool, ACT_D, 0, C);
+    a->z = operand(g, pool, ACT_F, 0, C);
 }
 
 static void place_gradients(model_graph *g) {
@@ -79,13 +94,15 @@ static void place_gradients(model_graph *g) {
     g->dx = matrix(g, POOL_SCRATCH, ACT_D, k, C);
     g->dh = matrix(g, POOL_SCRATCH, ACT_D, k, C);
     g->dob = matrix(g, POOL_SCRATCH, ACT_Q, 0, C); /* laid out as the attention output */
-    g->dq = matrix(g, POOL_SCRATCH, ACT_Q, k, C);
-    g->dk = matrix(g, POOL_SCRATCH, ACT_K, k, C);
-    g->dv = matrix(g, POOL_SCRATCH, ACT_K, k, C);
+    g->dq = operand(g, POOL_SCRATCH, ACT_Q, k, C);
+    /* In CoLM-Air sums over the chains that read them. */
+    bool sums = f->kv != KV_OWN;
+    g->dk = sums ? matrix(g, POOL_SCRATCH, ACT_K, k, C) : operand(g, POOL_SCRATCH, ACT_K, k, C);
+    g->dv = sums ? matrix(g, POOL_SCRATCH, ACT_K, k, C) : operand(g, POOL_SCRATCH, ACT_K, k, C);
     g->dz = matrix(g, POOL_SCRATCH, ACT_F, k, C);
     if (f->qk_norm) {
-        g->dqraw = matrix(g, POOL_SCRATCH, ACT_Q, k, C);
-        g->dkraw = matrix(g, POOL_SCRATCH, ACT_K, k, C);
+        g->dqraw = operand(g, POOL_SCRATCH, ACT_Q, k, C);
+        g->dkraw = operand(g, POOL_SCRATCH, ACT_K, k, C);
     }
     if (f->post_norms) g->dout = matrix(g, POOL_SCRATCH, ACT_D, k, C);
 }
@@ -127,13 +144,13 @@ void graph_place(model_graph *g) {
         a->part[1] = trained;
         if (body) place_input(g, POOL_KEEP, &a->part[1], k, C);
     }
-    g->hf = matrix(g, POOL_SCRATCH, ACT_D, 0, C);
+    g->hf = operand(g, POOL_SCRATCH, ACT_D, 0, C);
     place_logits(g);
     if (body) place_gradients(g);
 }
 
 colm_status graph_buffers(model_graph *g, colm_err *err) {
-    static const char *const purpose[POOLS] = {"activations", "scratch"};
+    static const char *const purpose[POOLS] = {"activations", "scratch", "activations", "scratch"};
     ops_machine *m = g->s->machine;
     const model_config *c = &g->s->config;
     bool train = g->p.train, learned = c->family.position == POSITION_LEARNED;
@@ -158,11 +175,11 @@ colm_status graph_buffers(model_graph *g, colm_err *err) {
         {&g->pos_list, OPS_U32, g->rows16, learned && train},
         {&g->pos_start, OPS_U32, g->rows16 + 16, learned && train},
         {&g->pos_order, OPS_U32, g->rows16, learned && train},
-        {&g->partial, OPS_F32, model_align(trained / ABI_SUMSQ_CHUNK + trained / GRAPH_PIECE + 64), train},
+        {&g->partial, OPS_F32, model_align(trained / ABI_SUMSQ_CHUNK + trained / MODEL_PIECE + 64), train},
         {&g->clip, OPS_F32, 64, train},
     };
     for (act_pool p = 0; p < POOLS; p++)
-        if (g->pool_len[p]) TRY(ops_buffer(m, purpose[p], OPS_F32, g->pool_len[p], &g->pool[p], err));
+        if (g->pool_len[p]) TRY(ops_buffer(m, purpose[p], pool_type(g, p), g->pool_len[p], &g->pool[p], err));
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (list[i].wanted) TRY(ops_buffer(m, "step data", list[i].type, list[i].n, list[i].buf, err));
     return COLM_OK;

@@ -5,6 +5,13 @@
 
 #include "engine/base/mem.h"
 
+const char *const model_precision_name[PRECISIONS] = {"f32", "bf16", "f16"};
+
+ops_dtype model_storage(model_precision p) {
+    static const ops_dtype type[PRECISIONS] = {OPS_F32, OPS_BF16, OPS_F16};
+    return type[p];
+}
+
 static const param_space space_of[ACT_SPACES] = {SPACE_D, SPACE_Q, SPACE_K, SPACE_F};
 
 static act_space act_of(param_space s) {
@@ -32,7 +39,7 @@ static void place(model_state *s, size_t i, uint64_t *at) {
     p->ld = vector ? padded_cols(s, t) : ops_stride(padded_cols(s, t));
     p->trained = trains(s, t);
     p->off = *at;
-    p->len = model_align((uint64_t)p->rows * p->ld);
+    p->len = model_align_of(model_storage(s->precision), (uint64_t)p->rows * p->ld);
     *at += p->len;
 }
 
@@ -72,6 +79,7 @@ colm_status model_state_create_trained(ops_machine *m, const model_weights *w, m
                        .config = w->config,
                        .frozen = what.frozen,
                        .head_only = what.head_only,
+                       .precision = what.precision,
                        .n_tensors = w->n_tensors};
     s->shape = mem_alloc(s->n_tensors, sizeof *s->shape);
     s->tensor = mem_alloc(s->n_tensors, sizeof *s->tensor);
@@ -95,7 +103,14 @@ colm_status model_state_create_trained(ops_machine *m, const model_weights *w, m
         if ((st = ops_buffer(m, "optimizer", OPS_F32, trained, &s->moment1, err))) goto out;
         if ((st = ops_buffer(m, "optimizer", OPS_F32, trained, &s->moment2, err))) goto out;
     }
-    if (!ops_machine_is_plan(m)) st = model_state_upload(s, w, err);
+    if (s->precision) {
+        ops_dtype type = model_storage(s->precision);
+        if ((st = ops_buffer(m, "working weights", type, s->end, &s->work, err))) goto out;
+        if ((st = model_state_add_rounding(s, 0, s->end, &s->rounding, err))) goto out;
+    }
+    if (ops_machine_is_plan(m)) goto out;
+    if (s->precision && (st = ops_prepare(m, &s->rounding, err))) goto out;
+    st = model_state_upload(s, w, err);
 out:
     if (st)
         model_state_free(&s);
@@ -107,7 +122,9 @@ out:
 void model_state_free(model_state **ps) {
     model_state *s = *ps;
     if (!s) return;
-    ops_buf *bufs[] = {&s->params, &s->grads, &s->moment1, &s->moment2};
+    ops_buf *bufs[] = {&s->params, &s->grads, &s->moment1, &s->moment2, &s->work};
+    ops_unprepare(s->machine, &s->rounding);
+    ops_list_done(&s->rounding);
     for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++) ops_buffer_free(s->machine, bufs[i]);
     free(s->shape);
     free(s->tensor);
@@ -165,8 +182,21 @@ static colm_status transfer(model_state *s, ops_buf buf, uint64_t from, model_we
     return st;
 }
 
+colm_status model_state_add_rounding(const model_state *s, uint64_t from, uint64_t end, ops_list *l,
+                                     colm_err *err) {
+    colm_status st = COLM_OK;
+    for (uint64_t at = from, n; s->precision && at < end && !st; at += n) {
+        n = end - at < MODEL_PIECE ? end - at : MODEL_PIECE;
+        ops_call c = {.op = OP_CAST, .t = {{s->params, at, n}, {s->work, at, n}}, .p.cast = {(uint32_t)n}};
+        st = ops_add(l, &c, err);
+    }
+    return st;
+}
+
 colm_status model_state_upload(model_state *s, const model_weights *w, colm_err *err) {
-    return transfer(s, s->params, 0, (model_weights *)w, false, err);
+    const ops_list *rounding = &s->rounding;
+    colm_status st = transfer(s, s->params, 0, (model_weights *)w, false, err);
+    return st || !rounding->n ? st : ops_run(s->machine, &rounding, 1, err);
 }
 colm_status model_state_download(model_state *s, model_weights *w, colm_err *err) {
     return transfer(s, s->params, 0, w, true, err);
@@ -209,6 +239,12 @@ uint32_t model_state_index(const model_state *s, param_kind k, uint32_t layer, u
 
 ops_view model_state_param(const model_state *s, uint32_t tensor) {
     return (ops_view){s->params, s->tensor[tensor].off, s->tensor[tensor].len};
+}
+
+ops_view model_state_weight(const model_state *s, uint32_t tensor) {
+    ops_view v = model_state_param(s, tensor);
+    if (s->work) v.buf = s->work;
+    return v;
 }
 
 ops_view model_state_grad(const model_state *s, uint32_t tensor) {

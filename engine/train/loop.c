@@ -7,6 +7,7 @@
 
 #include "engine/base/log.h"
 #include "engine/base/mem.h"
+#include "engine/train/scale.h"
 
 static uint32_t micro_batches(const train_params *p) {
     return p->accumulate ? p->accumulate : 1;
@@ -65,13 +66,14 @@ double train_flops(const model_config *full, const train_params *p) {
 static colm_status set_up(ops_machine *m, const model_weights *w, const train_params *p, uint32_t eos,
                           model_state **ret_s, model_graph **ret_g, colm_err *err) {
     graph_params gp = graph_shape(&w->config, p, eos);
-    colm_status st = model_state_create_trained(m, w, (model_trained){p->frozen, p->head_only}, ret_s, err);
+    const model_trained what = {p->frozen, p->head_only, p->precision};
+    colm_status st = model_state_create_trained(m, w, what, ret_s, err);
     return st ? st : model_graph_create(*ret_s, &gp, ret_g, err);
 }
 
 /* Bytes of a stage by purpose, found by building it on a machine that only counts. */
-static const char *const purposes[] = {"parameters",  "gradients", "optimizer",
-                                       "activations", "scratch",   "step data"};
+static const char *const purposes[] = {"parameters",  "working weights", "gradients", "optimizer",
+                                       "activations", "scratch",         "step data"};
 #define PURPOSES (sizeof purposes / sizeof *purposes)
 
 static colm_status count_bytes(const model_config *full, const train_params *p, uint64_t by[PURPOSES],
@@ -101,12 +103,13 @@ colm_status train_memory(const model_config *c, const train_params *p, uint64_t 
 
 colm_status train_fits(const model_config *c, const train_params *p, uint64_t available, colm_err *err) {
     uint64_t by[PURPOSES], all = 0;
-    char list[256] = "";
+    char list[320] = "";
     colm_status st = count_bytes(c, p, by, &all, err);
     if (st || all <= available) return st;
     for (size_t i = 0, at = 0; i < PURPOSES && at < sizeof list; i++)
-        at += (size_t)snprintf(list + at, sizeof list - at, "%s%s %llu", i ? ", " : "", purposes[i],
-                               (unsigned long long)by[i]);
+        if (by[i])
+            at += (size_t)snprintf(list + at, sizeof list - at, "%s%s %llu", at ? ", " : "", purposes[i],
+                                   (unsigned long long)by[i]);
     return err_set(err, COLM_E_MEMORY,
                    "the stage needs %llu bytes of device memory (%s); there are %llu: lower \"batch\" and "
                    "raise \"accumulate\", or set "
@@ -139,6 +142,7 @@ static colm_status one_step(model_state *state, model_graph *g, const train_job 
         if (st) return st;
         sum.loss += r.loss;
         sum.grad_norm = r.grad_norm;
+        sum.skipped = r.skipped;
     }
     colm_status st = spoilt ? spoil(state, err) : COLM_OK;
     if (!st && !at_once) st = model_graph_apply(g, u, &sum, err);
@@ -146,28 +150,50 @@ static colm_status one_step(model_state *state, model_graph *g, const train_job 
     return st;
 }
 
+/* What a step came to, or why there is no going on. In float16 gradients may overflow now and then; a loss that
+ * is not finite, or gradients that stay so, have another cause than the loss scale. */
+static colm_status check_step(const train_params *p, uint64_t s, const graph_report *r, const loss_scale *scale,
+                              colm_err *err) {
+    bool f16 = p->precision == PRECISION_F16;
+    if (!isfinite(r->loss) || (!f16 && !isfinite(r->grad_norm)))
+        return err_set(err, COLM_E_CHECK,
+                       "step %llu: loss %g, gradient norm %g: not finite; a lower \"lr\" or a \"clip\" usually "
+                       "helps%s",
+                       (unsigned long long)s, r->loss, r->grad_norm,
+                       f16 ? ", or precision \"bf16\", which has the range of float32" : "");
+    if (scale->in_row < LOSS_SCALE_PATIENCE) return COLM_OK;
+    return err_set(
+        err, COLM_E_CHECK,
+        "step %llu: %u steps in a row had gradients beyond float16, the last at a loss scale of %g: a "
+        "lower \"lr\" or smaller loss weights may help; precision \"bf16\" has the range of float32",
+        (unsigned long long)s, scale->in_row, scale->factor);
+}
+
 static colm_status steps_run(model_state *state, model_graph *g, const train_job *job, uint32_t *tokens,
                              uint32_t *targets, train_result *ret, colm_err *err) {
     const train_params *p = &job->params;
     uint64_t steps = train_steps(p), tail = steps - steps / 10;
     double tokens_per_step = (double)micro_batches(p) * p->batch * p->context, sum = 0, start = clock_seconds();
+    loss_scale scale = loss_scale_first();
+    bool f16 = p->precision == PRECISION_F16;
     if (tail == steps) tail = steps - 1;
     for (uint64_t s = 0; s < steps; s++) {
         double before = clock_seconds();
-        graph_update u = {train_lr(p, s), p->beta1, p->beta2, p->eps, p->decay, p->clip, s + 1};
+        graph_update u = {train_lr(p, s), p->beta1, p->beta2, p->eps, p->decay, p->clip, scale.applied + 1};
+        double factor = f16 ? scale.factor : 0;
         graph_report r;
+        if (f16) model_graph_scale_loss(g, factor);
         colm_status st = one_step(state, g, job, s, &u, tokens, targets, &r, err);
         if (st) {
             err_at(err, "step %llu", (unsigned long long)s);
             return st; /* also of an error told to nobody */
         }
-        if (!isfinite(r.loss) || !isfinite(r.grad_norm))
-            return err_set(
-                err, COLM_E_CHECK,
-                "step %llu: loss %g, gradient norm %g: not finite; a lower \"lr\" or a \"clip\" usually helps",
-                (unsigned long long)s, r.loss, r.grad_norm);
+        scale = loss_scale_after(scale, r.skipped);
+        if ((st = check_step(p, s, &r, &scale, err))) return st;
         if (s >= tail) sum += r.loss;
-        train_tick t = {s, steps, r.loss, r.grad_norm, u.lr, tokens_per_step / (clock_seconds() - before)};
+        train_tick t = {s,           steps,        r.loss,
+                        r.grad_norm, u.lr,         tokens_per_step / (clock_seconds() - before),
+                        factor,      scale.skipped};
         if (job->tick && job->tick(job->user, &t))
             return err_set(err, COLM_E_INTERRUPTED, "stopped after step %llu", (unsigned long long)s);
     }
@@ -175,6 +201,7 @@ static colm_status steps_run(model_state *state, model_graph *g, const train_job
     ret->tokens = train_tokens(p);
     ret->seconds = clock_seconds() - start;
     ret->loss = sum / (double)(steps - tail);
+    ret->skipped = scale.skipped;
     return COLM_OK;
 }
 
@@ -200,7 +227,7 @@ colm_status train_run(ops_machine *m, model_weights *w, const train_job *job, tr
     r.memory = ops_bytes(m, NULL);
     if (!st) st = steps_run(s, g, job, ids, ids + rows, &r, err);
     /* The head of a new chain starts at zero, so its body has no gradient before the second step. */
-    if (!st && r.steps >= 2)
+    if (!st && r.steps - r.skipped >= 2)
         st = model_state_check_trained(s, p->context > 1 && part->config.family.window != 1, err);
     if (!st) st = model_state_download(s, part, err);
     if (!st && part != w) memcpy(w->data, part->data, part->n_elems * sizeof *w->data);

@@ -13,6 +13,9 @@ typedef struct {
     uint64_t step, steps; /* this step (from 0), and all */
     double loss, grad_norm, lr;
     double tokens_per_s; /* of this step */
+    double loss_scale;   /* of this step in float16, else 0 */
+    uint64_t skipped;    /* steps so far whose gradients overflowed float16: they changed nothing. grad_norm of
+                            such a step is not finite */
 } train_tick;
 
 typedef struct {
@@ -28,15 +31,17 @@ typedef struct {
 
 typedef struct {
     uint64_t steps, tokens;
-    double flops;    /* forward and backward work done, by the convention of colm.md section 2 */
-    double seconds;  /* of the steps, without set-up */
-    double loss;     /* mean over the last tenth of the steps */
-    uint64_t memory; /* device bytes at the peak */
+    double flops;     /* forward and backward work done, by the convention of colm.md section 2 */
+    double seconds;   /* of the steps, without set-up */
+    double loss;      /* mean over the last tenth of the steps */
+    uint64_t memory;  /* device bytes at the peak */
+    uint64_t skipped; /* steps without an update, in float16: engine/train/scale.h */
 } train_result;
 
 /* Trains w in place. On failure w keeps its old values (but for a device lost while the result is read back,
- * which may leave some tensors new). A loss or gradient that is not finite, and a trained tensor that never had
- * a gradient, are COLM_E_CHECK with the step or the tensor's name. */
+ * which may leave some tensors new). A loss or gradient that is not finite (in float16 LOSS_SCALE_PATIENCE such
+ * gradients one after another), and a trained tensor that never had a gradient, are COLM_E_CHECK with the step
+ * or the tensor's name. */
 COLM_MUST_USE colm_status train_run(ops_machine *m, model_weights *w, const train_job *job, train_result *ret,
                                     colm_err *err);
 

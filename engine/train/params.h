@@ -3,6 +3,7 @@
 #define COLM_TRAIN_PARAMS_H
 
 #include "engine/model/config.h"
+#include "engine/model/precision.h"
 
 typedef struct {
     uint32_t batch;   /* B: sequences per step */
@@ -22,7 +23,8 @@ typedef struct {
     /* Of these zero is the default. */
     uint32_t accumulate; /* micro-batches of `batch` sequences per step; 0: one. Targets weigh the same however
                             they are split */
-    uint32_t scale;      /* the largest scale with a loss; later chains do not take part. 0: the full scale */
+    model_precision precision;
+    uint32_t scale; /* the largest scale with a loss; later chains do not take part. 0: the full scale */
     double lambda[MODEL_MAX_CHAINS]; /* weight of each scale's cross-entropy, that of `scale` above 0; all 0:
                                         `scale` alone */
 } train_params;

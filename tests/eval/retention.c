@@ -19,7 +19,7 @@ static model_weights *weights(uint32_t n) {
 static retention_witness witness(ops_machine *m, const model_weights *w, uint32_t frozen) {
     colm_err err = {0};
     retention_witness r = {0};
-    CHECK_OK(retention_witness_take(m, w, frozen, &r, &err), err);
+    CHECK_OK(retention_witness_take(m, w, PRECISION_F32, frozen, &r, &err), err);
     CHECK(ops_bytes(m, NULL) == 0);
     return r;
 }

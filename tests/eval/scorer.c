@@ -48,7 +48,7 @@ static void score(ops_machine *m, const model_weights *w, uint32_t rows, const e
                   eval_result *ret) {
     colm_err err = {0};
     scorer *s = NULL;
-    if (!CHECK_OK(scorer_open(m, w, rows, &s, &err), err)) return;
+    if (!CHECK_OK(scorer_open(m, w, PRECISION_F32, rows, &s, &err), err)) return;
     const eval_model *e = scorer_model(s);
     CHECK(e->n_scales == w->config.n_chains && e->max_length == 40);
     CHECK_OK(e->score(e->user, req, n, ret, &err), err);
@@ -172,7 +172,7 @@ static void requests_that_do_not_fit_are_refused(void) {
     model_weights *w = weights();
     scorer *s = NULL;
     eval_result got[2 * SCALES];
-    CHECK_OK(scorer_open(m, w, 0, &s, &err), err);
+    CHECK_OK(scorer_open(m, w, PRECISION_F32, 0, &s, &err), err);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         eval_request q[2] = {r.req[0], {r.token[1], bad[i][0], bad[i][1]}};
         CHECK(scorer_model(s)->score(scorer_model(s)->user, q, 2, got, &err) == COLM_E_BUG);

@@ -32,12 +32,17 @@ static store *open_new(void) {
     return s;
 }
 
-static store_id begin(store *s, const char *experiment, const char *arm, uint64_t seed, store_id parent) {
+static store_id begin_in(store *s, const char *experiment, const char *arm, uint64_t seed, store_id parent,
+                         const char *precision) {
     store_id e = 0, r = 0;
     CHECK_OK(store_experiment(s, experiment, "quick.json", "d", "{}", &e, &err), err);
-    store_run_row row = {e, arm, seed, parent, "0.1.0", "device 1", "n1", "{}"};
+    store_run_row row = {e, arm, seed, parent, "0.1.0", "device 1", "n1", "{}", precision};
     CHECK_OK(store_run_begin(s, &row, &r, &err), err);
     return r;
+}
+
+static store_id begin(store *s, const char *experiment, const char *arm, uint64_t seed, store_id parent) {
+    return begin_in(s, experiment, arm, seed, parent, NULL);
 }
 
 static void stage(store *s, store_id run, uint32_t place, const char *kind, uint64_t trained, uint64_t tokens,
@@ -327,6 +332,28 @@ static void other_items_are_not_compared(void) {
     store_close(&s);
 }
 
+/* Arms in other precisions say so, and one that differs from its parent is pointed out. */
+static void precisions_are_told(void) {
+    store *s = open_new();
+    str out = {0};
+    store_id base = begin_in(s, "x", "base", 1, 0, "bf16");
+    evaluate(s, base, 0, &of_base, 1, "td");
+    evaluate(s, begin_in(s, "x", "same", 1, base, "bf16"), 0, &of_fine, 1, "td");
+    evaluate(s, begin_in(s, "x", "fine", 1, base, NULL), 0, &of_fine, 1, "td");
+    const char *which[] = {"x"};
+    CHECK_OK(store_print_compare(s, which, 1, STORE_TABLE, &out, &err), err);
+    CHECK_HAS(out.text, "note: fine, seed 1 was made in f32, its parent in bf16: ");
+    CHECK(!strstr(out.text, "same, seed 1 was made in"));
+    CHECK_HAS(out.text, "base  <4> bf16  ");
+    CHECK_HAS(out.text, "fine  <4>       ");
+    str_done(&out);
+    CHECK_OK(store_print_compare(s, which, 1, STORE_JSON, &out, &err), err);
+    CHECK_HAS(out.text, "\"precision\":\"bf16\"");
+    CHECK_HAS(out.text, "\"precision\":\"f32\"");
+    str_done(&out);
+    store_close(&s);
+}
+
 static void table_and_csv(void) {
     store *s = quick(CERTIFICATE("true"));
     const char *which[] = {"quick"}, *two[] = {"quick/expand", "2"}, *gone[] = {"qiuck"};
@@ -352,7 +379,7 @@ static void table_and_csv(void) {
     CHECK_HAS(
         out.text,
         "\r\nquick,expand,base,1,2,finished,\"<4,2>\",2,cloze_a,acc,1,1,0,4,0,0,1500000,500000,40000,90000,"
-        "40000000000,90000000000,400,900\r\n");
+        "40000000000,90000000000,400,900,f32\r\n");
     str_done(&out);
     CHECK_OK(store_print_compare(s, two, 2, STORE_CSV, &out, &err), err); // one run, named twice
     lines = 0;
@@ -488,6 +515,7 @@ int main(int argc, char **argv) {
     TEST(costs_and_marks);
     TEST(over_seeds);
     TEST(other_items_are_not_compared);
+    TEST(precisions_are_told);
     TEST(table_and_csv);
     TEST(many_tasks_stay_narrow);
     TEST(lack_of_memory);

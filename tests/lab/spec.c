@@ -227,6 +227,10 @@ static void only_what_decides_a_stage_changes_its_canonical_form(void) {
     CHECK(changed("{\"cloze\": \"bible\"}", "{\"cloze\": \"bible\", \"items\": 7}") == (BASE_EVAL | SCRATCH));
     CHECK(changed("\"quiz.jsonl\"", "\"quiz2.jsonl\"") == (BASE_EVAL | SCRATCH));
     CHECK(changed("\"kv_heads\": 3", "\"kv_heads\": 6") == SCRATCH);
+    CHECK(changed("\"small\"", "\"small\", \"precision\": \"f32\"") == 0); // the default, said
+    CHECK(changed("\"small\"", "\"small\", \"precision\": \"bf16\"") == ALL);
+    CHECK(changed("\"from\": \"base\"", "\"from\": \"base\", \"precision\": \"f16\"") ==
+          (GROW | MIX | PAIR | BPB));
     spec *a = read(good), *b = read_edited("\"small\"", "\"other\""),
          *c = read_edited(" \"small\"", "\n\"small\"");
     if (a && b && c) CHECK(strcmp(a->digest, b->digest) != 0 && strcmp(a->digest, c->digest) == 0);
@@ -235,7 +239,24 @@ static void only_what_decides_a_stage_changes_its_canonical_form(void) {
     spec_free(&c);
 }
 
+/* An arm's own precision is before the file's, and that of the arm it starts from is none of its business. */
+static void a_precision_belongs_to_an_arm(void) {
+    spec *s = read_edited("\"small\"", "\"small\", \"precision\": \"bf16\"");
+    CHECK(s && arm(s, "base")->precision == PRECISION_BF16 && arm(s, "late")->precision == PRECISION_BF16);
+    CHECK(s && arm(s, "base")->stage[0].train.precision == PRECISION_BF16);
+    CHECK(s && arm(s, "expand")->stage[3].precision == PRECISION_BF16);
+    CHECK(s && strstr(arm(s, "base")->stage[0].canonical, "\"precision\":\"bf16\""));
+    spec_free(&s);
+    s = read_edited("\"from\": \"base\"", "\"from\": \"base\", \"precision\": \"f16\"");
+    CHECK(s && arm(s, "base")->precision == PRECISION_F32 && arm(s, "late")->precision == PRECISION_F32);
+    CHECK(s && arm(s, "expand")->precision == PRECISION_F16);
+    CHECK(s && arm(s, "expand")->stage[1].train.precision == PRECISION_F16);
+    CHECK(s && !strstr(arm(s, "late")->stage[0].canonical, "precision"));
+    spec_free(&s);
+}
+
 int main(void) {
+    TEST(a_precision_belongs_to_an_arm);
     TEST(titles_and_seeds);
     TEST(data_sets);
     TEST(the_folder_of_the_file);

@@ -23,6 +23,11 @@ static const struct {
     {"[1, 9223372036854775807]", "[1e3]", ":2: seeds[0]: 1e3 is not a whole number"},
     {"\"seeds\"", "\"seed\": 4, \"seeds\"", ":2: seed: \"seed\" and \"seeds\" are both given: keep one"},
     {"\"small\"", "\"small\", \"tokenizer\": \"byte\"", ":2: tokenizer: "},
+    {"\"small\"", "\"small\", \"precision\": \"fp16\"",
+     ":2: precision: \"fp16\" is not one of \"f32\", \"bf16\", \"f16\""},
+    {"\"small\"", "\"small\", \"precision\": 16", ":2: precision: 16 is not one of"},
+    {"\"small\"", "\"small\", \"precison\": \"f16\"",
+     ":2: unknown key \"precison\"; did you mean \"precision\"?"},
     /* data */
     {"\"text\": [\"data/bible\"], ", "", ":4: data.bible: key \"text\" is missing"},
     {"\"text\": [", "\"texts\": [", ":4: data.bible: unknown key \"texts\"; did you mean \"text\"?"},
@@ -111,6 +116,10 @@ static const struct {
      "{\"from\": \"expand\"}", ":22: arms.late: key \"stages\" is missing"},
     {"\"stages\": [{\"train\": {\"on\": \"bible\", \"tokens\": 1}}]", "\"stages\": []",
      ":22: arms.late.stages: has 0 items"},
+    {"\"from\": \"base\"", "\"from\": \"base\", \"precision\": \"bf\"",
+     ":15: arms.expand.precision: \"bf\" is not one of"},
+    {"\"batch\": 8", "\"batch\": 8, \"precision\": \"f16\"", ":8: train: unknown key \"precision\""},
+    {"\"layers\": 4", "\"layers\": 4, \"precision\": \"f16\"", ":7: model: unknown key \"precision\""},
     /* stages */
     {"{\"grow\": {\"add\": [2]}}", "{\"gorw\": {\"add\": [2]}}",
      ":16: arms.expand.stages[0]: unknown key \"gorw\"; did you mean \"grow\"?"},

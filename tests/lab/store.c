@@ -361,7 +361,8 @@ static void brings_an_older_file_up_to_date(void) {
     CHECK(store_open(path, false, &s, &err) == COLM_E_INPUT);
     CHECK_HAS(err.text, "older colm");
     CHECK_OK(store_open(path, true, &s, &err), err);
-    CHECK_STR(raw("PRAGMA user_version"), "2");
+    CHECK_STR(raw("PRAGMA user_version"), "3");
+    CHECK_STR(raw("SELECT precision FROM run"), "f32");
     CHECK_STR(raw("SELECT kind || ifnull(device, ' unknown') FROM stage"), "train unknown");
     store_close(&s);
 }
@@ -373,7 +374,7 @@ static void refuses_what_it_does_not_know(void) {
     for (int write = 0; write < 2; write++) {
         CHECK(store_open(path, write, &s, &err) == COLM_E_INPUT);
         CHECK_HAS(err.text, "999");
-        CHECK_HAS(err.text, "up to 2");
+        CHECK_HAS(err.text, "up to 3");
     }
     CHECK_STR(raw("PRAGMA user_version"), "999");
     fresh();
@@ -555,6 +556,17 @@ static void lists_and_shows_runs(void) {
     CHECK_HAS(err.text, "no run 17 in ");
     CHECK(store_print_run(reader, "quick/bsae", STORE_TABLE, &out, &err) == COLM_E_INPUT);
     CHECK_HAS(err.text, "did you mean quick/base");
+    str_done(&out);
+    CHECK(execute("UPDATE run SET precision = 'bf16'"));
+    CHECK_OK(store_print_runs(reader, STORE_TABLE, &out, &err), err);
+    CHECK_HAS(out.text, "failed  <4,2> bf16       1  eval");
+    str_done(&out);
+    CHECK_OK(store_print_runs(reader, STORE_JSON, &out, &err), err);
+    CHECK_HAS(out.text, "\"chains\":\"<4,2>\"");
+    CHECK_HAS(out.text, "\"precision\":\"bf16\"");
+    str_done(&out);
+    CHECK_OK(store_print_run(reader, "1", STORE_TABLE, &out, &err), err);
+    CHECK_HAS(out.text, "\nstores:  bf16\n");
     str_done(&out);
     store_close(&reader);
     store_close(&s);

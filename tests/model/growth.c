@@ -95,8 +95,9 @@ static void comes_alive(ops_machine *m, const growth *k, const model_weights *bi
     graph_params gp = {.B = SEQS, .T = LEN, .train = true, .lambda = lambda};
     graph_report r = {0};
     for (uint32_t i = k->old; i < big->config.n_chains; i++) lambda[i] = 0.5;
-    if (CHECK_OK(model_state_create(m, big, k->old, &s, &err), err) &&
+    if (CHECK_OK(run_state(m, big, k->old, &s, &err), err) &&
         CHECK_OK(model_graph_create(s, &gp, &g, &err), err)) {
+        model_graph_scale_loss(g, run_loss_scale());
         for (uint64_t t = 1; t <= 3; t++) {
             graph_update u = {1e-2, 0.9, 0.95, 1e-8, 0.1, 1, t};
             test_tokens(t, big->config.vocab, ROWS, tokens, targets);
@@ -114,8 +115,8 @@ static void comes_alive(ops_machine *m, const growth *k, const model_weights *bi
     model_weights_free(&end);
 }
 
-static void families_grow(void) {
-    for (size_t i = 0; i < sizeof run_machines / sizeof *run_machines; i++) {
+static void grow_all(void) {
+    for (size_t i = 0; i < run_n_machines(); i++) {
         ops_machine *m = test_machine(run_machines[i]);
         for (size_t n = 0; m && n < sizeof growths / sizeof *growths; n++) {
             const growth *k = &growths[n];
@@ -130,10 +131,16 @@ static void families_grow(void) {
                 comes_alive(m, k, big);
             }
             model_weights_free(&small), model_weights_free(&big);
-            if (test_bad_ > bad) printf("#   on %s: %s\n", run_machines[i], k->what);
+            if (test_bad_ > bad)
+                printf("#   on %s: %s, %s\n", run_machines[i], k->what, model_precision_name[run_precision]);
         }
         ops_close(&m);
     }
+}
+
+static void families_grow(void) {
+    for (run_precision = PRECISION_F32; run_precision < PRECISIONS; run_precision++) grow_all();
+    run_precision = PRECISION_F32;
 }
 
 /* Four heads over two key-value heads would read others. */

@@ -57,7 +57,7 @@ static void training_losses(ops_machine *m, const model_weights *w, uint32_t fro
     graph_params gp = {.B = SEQS, .T = LEN, .train = true};
     graph_report report = {0};
     double sum = 0;
-    if (CHECK_OK(model_state_create(m, w, frozen, &s, &err), err) &&
+    if (CHECK_OK(run_state(m, w, frozen, &s, &err), err) &&
         CHECK_OK(model_graph_create(s, &gp, &g, &err), err) &&
         CHECK_OK(model_graph_gradients(g, b->tokens, b->targets, &report, &err), err))
         CHECK_OK(ops_read(m, model_graph_nll(g), 0, ret, ROWS, &err), err);
@@ -140,9 +140,10 @@ static void first_steps(ops_machine *m, const run_shape *shape) {
         model_graph *g = NULL;
         graph_params gp = {.B = SEQS, .T = LEN, .train = true};
         graph_report report = {0};
-        if (!CHECK_OK(model_state_create(m, big, old, &s, &err), err) ||
+        if (!CHECK_OK(run_state(m, big, old, &s, &err), err) ||
             !CHECK_OK(model_graph_create(s, &gp, &g, &err), err))
             goto next;
+        model_graph_scale_loss(g, run_loss_scale());
         for (uint64_t t = 1; t <= 4; t++) {
             batch b = batch_of(big, t);
             graph_update u = update_of(t);
@@ -177,7 +178,7 @@ static void all_frozen(ops_machine *m, const run_shape *shape) {
     model_state *s = NULL;
     model_graph *g = NULL;
     graph_params gp = {.B = SEQS, .T = LEN, .train = true};
-    if (CHECK_OK(model_state_create(m, w, shape->n_chains, &s, &err), err)) {
+    if (CHECK_OK(run_state(m, w, shape->n_chains, &s, &err), err)) {
         CHECK(ops_bytes(m, "gradients") == 0 && ops_bytes(m, "optimizer") == 0);
         CHECK(model_graph_create(s, &gp, &g, &err) == COLM_E_INPUT && !g);
     }
@@ -200,7 +201,7 @@ static void clipping(ops_machine *m, const run_shape *shape) {
         double square = 0, worst = 0;
         g = run_gradients(m, w, frozen, gp, b.tokens, b.targets, &plain);
         for (size_t k = 0; k < g->n_elems; k++) square += (double)g->data[k] * g->data[k];
-        if (CHECK_OK(model_state_create(m, w, frozen, &s, &err), err) &&
+        if (CHECK_OK(run_state(m, w, frozen, &s, &err), err) &&
             CHECK_OK(model_graph_create(s, &gp, &graph, &err), err) &&
             CHECK_OK(model_graph_train(graph, b.tokens, b.targets, &u, &report, &err), err)) {
             CHECK_NEAR(report.grad_norm, sqrt(square), 1e-5 * sqrt(square));
@@ -245,25 +246,25 @@ static void frozen_or_not(ops_machine *m, const run_shape *shape) {
 }
 
 static void later_parameters_never_reach_a_scale(void) {
-    run_everywhere(causality);
+    run_in_all(causality);
 }
 static void a_scale_alone_is_the_scale_inside(void) {
-    run_everywhere(scales_alone);
+    run_in_all(scales_alone);
 }
 static void growing_changes_no_bit(void) {
-    run_everywhere(growth);
+    run_in_all(growth);
 }
 static void frozen_is_frozen_and_the_rest_trains(void) {
-    run_everywhere(first_steps);
+    run_in_all(first_steps);
 }
 static void nothing_to_train_is_refused(void) {
     run_everywhere(all_frozen);
 }
 static void clipping_sees_what_trains(void) {
-    run_everywhere(clipping);
+    run_in_all(clipping);
 }
 static void gradients_do_not_depend_on_freezing(void) {
-    run_everywhere(frozen_or_not);
+    run_in_all(frozen_or_not);
 }
 
 int main(void) {

@@ -20,19 +20,46 @@ static const run_shape run_shapes[] = {
 };
 #define RUN_SHAPES (sizeof run_shapes / sizeof *run_shapes)
 
+/* In which run_score, run_gradients and run_state keep models: set by run_in_all. */
+static model_precision run_precision;
+
 static const char *const run_machines[] = {"reference", "cpu", "gpu", "portable"};
+
+/* Those that run the precision: devices learn the others' kernels next. */
+static inline size_t run_n_machines(void) {
+    return run_precision == PRECISION_F32 ? sizeof run_machines / sizeof *run_machines : 1;
+}
+
+/* Without one the first gradients of a new chain vanish in float16. */
+static inline double run_loss_scale(void) {
+    return run_precision == PRECISION_F16 ? 4096 : 1;
+}
 
 /* body on every machine and shape; without a device the case is skipped after the reference. */
 static inline void run_everywhere(void (*body)(ops_machine *m, const run_shape *shape)) {
-    for (size_t i = 0; i < sizeof run_machines / sizeof *run_machines; i++) {
+    for (size_t i = 0; i < run_n_machines(); i++) {
         ops_machine *m = test_machine(run_machines[i]);
         for (size_t k = 0; m && k < RUN_SHAPES; k++) {
             int bad = test_bad_;
             body(m, &run_shapes[k]);
-            if (test_bad_ > bad) printf("#   on %s, %s\n", run_machines[i], run_shapes[k].what);
+            if (test_bad_ > bad)
+                printf("#   on %s, %s, %s\n", run_machines[i], run_shapes[k].what,
+                       model_precision_name[run_precision]);
         }
         ops_close(&m);
     }
+}
+
+/* The same in every precision. */
+static inline void run_in_all(void (*body)(ops_machine *m, const run_shape *shape)) {
+    for (run_precision = PRECISION_F32; run_precision < PRECISIONS; run_precision++) run_everywhere(body);
+    run_precision = PRECISION_F32;
+}
+
+static inline colm_status run_state(ops_machine *m, const model_weights *w, uint32_t frozen, model_state **ret,
+                                    colm_err *err) {
+    return model_state_create_trained(m, w, (model_trained){.frozen = frozen, .precision = run_precision}, ret,
+                                      err);
 }
 
 static inline model_config run_config(const run_shape *s) {
@@ -107,7 +134,7 @@ static inline run_scores run_score(ops_machine *m, const model_weights *w, uint3
     model_graph *g = NULL;
     r.nll = calloc(n, sizeof *r.nll), r.top = calloc(n, sizeof *r.top);
     r.logits = calloc(n * V, sizeof *r.logits);
-    if (CHECK(r.nll && r.top && r.logits) && CHECK_OK(model_state_create(m, w, C, &s, &err), err) &&
+    if (CHECK(r.nll && r.top && r.logits) && CHECK_OK(run_state(m, w, C, &s, &err), err) &&
         CHECK_OK(model_graph_create(s, &gp, &g, &err), err) &&
         CHECK_OK(model_graph_score(g, tokens, targets, r.nll, r.top, &err), err))
         for (uint32_t i = 0; i < C; i++)
@@ -147,7 +174,7 @@ static inline model_weights *run_gradients(ops_machine *m, const model_weights *
     model_graph *g = NULL;
     gp.train = true;
     if (CHECK_OK(model_weights_create(&w->config, &grads, &err), err) &&
-        CHECK_OK(model_state_create(m, w, frozen, &s, &err), err) &&
+        CHECK_OK(run_state(m, w, frozen, &s, &err), err) &&
         CHECK_OK(model_graph_create(s, &gp, &g, &err), err) &&
         CHECK_OK(model_graph_gradients(g, tokens, targets, ret, &err), err))
         CHECK_OK(model_state_download_grads(s, grads, &err), err);
