@@ -101,6 +101,7 @@ typedef struct {
     const char *cases;       /* letters of the cases; NULL: all */
     uint32_t batch, context; /* 0: 8 x 256 */
     double seconds;          /* per case; 0: 5 */
+    bool interleave;         /* one step of each case in turn, all in memory at once: for their ratios */
     bool profile; /* then where a step's time goes, by operation: timestamps within a step where the device has
                      them */
     bool shapes;  /* the same by operation and shape */

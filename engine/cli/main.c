@@ -12,7 +12,7 @@
 /* Everything an option can set. */
 typedef struct {
     const char *db, *device, *kernels, *submit, *seconds, *batch, *context;
-    bool json, csv, fresh, sync, validate, profile, shapes, alone, unsafe, help;
+    bool json, csv, fresh, sync, validate, interleave, profile, shapes, alone, unsafe, help;
     const char *word[64]; /* what is not an option */
     size_t n_words;
 } args;
@@ -36,6 +36,9 @@ static const option opt_profile = {"--profile", NULL, OFF(profile), "where a ste
 static const option opt_shapes = {"--shapes", NULL, OFF(shapes),
                                   "the same, each shape of an operation by itself"};
 static const option opt_alone = {"--alone", NULL, OFF(alone), "every operation by itself, outside a step"};
+static const option opt_interleave = {"--interleave", NULL, OFF(interleave),
+                                      "a step of each case in turn, all in memory at once:\n"
+                                      "for their ratios"};
 static const option opt_seconds = {"--seconds", "N", OFF(seconds), "of measured steps per case; 5"};
 static const option opt_batch = {"--batch", "N", OFF(batch), "sequences in a step; 8"};
 static const option opt_context = {"--context", "N", OFF(context), "tokens of a sequence; 256"};
@@ -66,7 +69,7 @@ typedef struct {
     size_t min, max; /* words it takes */
     action run;
     const char *brief, *detail;
-    const option *options[12];
+    const option *options[14];
 } command;
 static const command commands[] = {
     {"run",
@@ -130,8 +133,8 @@ static const command commands[] = {
      "A share is of the time that the ceilings allow, be it for operations or for\n"
      "bytes; small tensors that caches hold can pass 1. Compare runs on a quiet\n"
      "machine, several times; LP_NUM_THREADS sets the threads of lavapipe.",
-     {&opt_profile, &opt_shapes, &opt_alone, &opt_seconds, &opt_batch, &opt_context, &opt_device, &opt_kernels,
-      &opt_json, &opt_csv}},
+     {&opt_interleave, &opt_profile, &opt_shapes, &opt_alone, &opt_seconds, &opt_batch, &opt_context,
+      &opt_device, &opt_kernels, &opt_json, &opt_csv}},
     {"compare",
      "EXPERIMENT | RUN...",
      1,
@@ -289,6 +292,7 @@ static colm_status do_bench(const args *a, colm_err *err) {
     char *text = NULL;
     colm_bench_params p = {.device = {.device = a->device, .kernels = a->kernels},
                            .cases = a->n_words ? a->word[0] : NULL,
+                           .interleave = a->interleave,
                            .profile = a->profile,
                            .shapes = a->shapes,
                            .alone = a->alone};

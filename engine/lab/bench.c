@@ -50,13 +50,19 @@ static colm_status print_cases(const bench *b, store_format f, str *out, colm_er
                                            {"first_step_s", "1st\nstep s"},
                                            {"steps", NULL},
                                            {"tokens", ""},
-                                           {"best_tokens_per_s", ""}};
+                                           {"step_s", ""}};
     char a[PRINT_SHORT];
     print *p = NULL;
     colm_status st = print_open(f, columns, sizeof columns / sizeof *columns, out, &p, err);
     for (size_t i = 0; i < b->n && !st; i++) {
         const bench_result *r = &b->r[i];
         const double tokens = (double)r->tokens;
+        str all = {0};
+        for (size_t k = 0; k < r->steps; k++) {
+            str_add(&all, k ? "," : "[");
+            str_add_double(&all, r->time[k]);
+        }
+        str_add(&all, "]");
         print_text(p, b->c[i]->name);
         print_text(p, b->c[i]->about);
         fixed(p, tokens / r->median, 1, 0);
@@ -71,7 +77,8 @@ static colm_status print_cases(const bench *b, store_format f, str *out, colm_er
         fixed(p, r->first, 1, 2);
         print_int(p, (int64_t)r->steps);
         print_int(p, (int64_t)r->tokens);
-        print_real(p, tokens / r->best);
+        print_raw(p, all.text);
+        str_done(&all);
     }
     colm_status end = print_close(&p, st ? NULL : err);
     return st ? st : end;
@@ -233,8 +240,11 @@ colm_status colm_bench(const colm_bench_params *q, colm_format f, char **ret_tex
                                .validate = d->validate,
                                .sync = d->sync,
                                .submit_flops = d->submit_flops};
-    bench b = {
-        .params = {.batch = q->batch, .context = q->context, .seconds = q->seconds, .by_shape = q->shapes}};
+    bench b = {.params = {.batch = q->batch,
+                          .context = q->context,
+                          .seconds = q->seconds,
+                          .interleave = q->interleave,
+                          .by_shape = q->shapes}};
     ops_machine *m = NULL;
     str out = {0};
     b.params.look = q->alone ? BENCH_ALONE : q->profile || q->shapes ? BENCH_INSIDE : BENCH_STEPS;
@@ -247,13 +257,9 @@ colm_status colm_bench(const colm_bench_params *q, colm_format f, char **ret_tex
     if (!st) st = ops_open(&p, &m, err);
     b.opened = clock_seconds() - before;
     if (!st) st = ops_ceiling_measure(m, &b.ceiling, err);
-    size_t done = 0;
-    for (; done < b.n && !st; done++) {
-        st = bench_step(m, b.c[done], &b.params, &b.r[done], err);
-        if (st) err_at(err, "case %s", b.c[done]->name);
-    }
+    if (!st) st = bench_cases(m, b.c, b.n, &b.params, b.r, err);
     if (!st) st = print_all(&b, m, f, &out, err);
-    for (size_t i = 0; i < b.n; i++) graph_profile_done(&b.r[i].profile);
+    for (size_t i = 0; i < b.n; i++) bench_result_done(&b.r[i]);
     ops_close(&m);
     return report_hand_over(st, &out, ret_text, err);
 }

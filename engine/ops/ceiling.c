@@ -11,7 +11,7 @@
 #define TURNS_FMA 1024u       /* of one dispatch */
 #define TURNS_COPY 64u        /* of one dispatch in cache */
 #define FMA_FLOPS 384ull      /* of one turn of one invocation: shaders/peak_fma.comp */
-#define ENOUGH 0.02           /* seconds of a recording that is long enough to be timed */
+#define ENOUGH 0.01           /* seconds of a recording that is long enough to be timed */
 #define TRIES 5               /* the best counts: what disturbs can only slow down */
 #define PATIENCE 0.4          /* seconds after which one try must do */
 #define MOST_DISPATCHES 4096u /* in a recording */

@@ -1,12 +1,14 @@
 #include "engine/train/bench.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/base/log.h"
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
 #include "engine/model/weights.h"
 
+#define MIN_STEPS 5
 #define MAX_STEPS 1000
 
 #define PROFILED 3 /* steps that a profile sums up, after one to get warm */
@@ -85,18 +87,26 @@ static colm_status step(bench_run *r, double *ret_seconds, colm_err *err) {
     return st;
 }
 
-static colm_status measure(bench_run *r, double seconds, bench_result *ret, colm_err *err) {
-    double *time = mem_alloc(MAX_STEPS, sizeof *time);
-    if (!time) return err_nomem(err, MAX_STEPS * sizeof *time, "times of steps");
+/* A step of each run in turn until `seconds` a run are over. */
+static colm_status measure(bench_run *run, size_t n, double seconds, bench_result *ret, colm_err *err) {
     colm_status st = COLM_OK;
     const double began = clock_seconds();
-    while (!st && ret->steps < MAX_STEPS && (ret->steps < 5 || clock_seconds() - began < seconds))
-        st = step(r, &time[ret->steps++], err);
-    qsort(time, ret->steps, sizeof *time, by_value);
-    ret->median = time[ret->steps / 2];
-    ret->best = time[0];
-    free(time);
+    for (size_t k = 0; k < MAX_STEPS && !st; k++) {
+        if (k >= MIN_STEPS && clock_seconds() - began >= seconds * (double)n) break;
+        for (size_t i = 0; i < n && !st; i++) st = step(&run[i], &ret[i].time[ret[i].steps++], err);
+    }
     return st;
+}
+
+static colm_status summarize(bench_result *r, colm_err *err) {
+    double *sorted = mem_alloc(r->steps, sizeof *sorted);
+    if (!sorted) return err_nomem(err, r->steps * sizeof *sorted, "times of steps");
+    memcpy(sorted, r->time, r->steps * sizeof *sorted);
+    qsort(sorted, r->steps, sizeof *sorted, by_value);
+    r->median = sorted[r->steps / 2];
+    r->best = sorted[0];
+    free(sorted);
+    return COLM_OK;
 }
 
 /* The first profiled step warms up, and settles how calls are timed. */
@@ -129,26 +139,49 @@ static colm_status look(bench_run *r, const bench_params *p, double seconds, ben
     return st;
 }
 
-colm_status bench_step(ops_machine *m, const bench_case *c, const bench_params *p, bench_result *ret,
-                       colm_err *err) {
+/* Everything until the first step has been done, which also finishes kernels and touches memory. */
+static colm_status start(ops_machine *m, const bench_case *c, const bench_params *p, bench_run *run,
+                         bench_result *r, colm_err *err) {
     const uint32_t B = p->batch ? p->batch : 8, T = p->context ? p->context : 256;
-    const double seconds = p->seconds > 0 ? p->seconds : 5, start = clock_seconds();
-    bench_result r = {.flops = (double)B * (double)(model_flops_forward(&c->config, c->config.n_chains, T) +
-                                                    model_flops_backward(&c->config, c->frozen, T))};
-    bench_run run = {0};
-    colm_status st = open_run(m, c, B, T, &run, err);
-    r.tokens = run.tokens;
-    r.memory = ops_bytes(m, NULL);
-    r.ready = clock_seconds() - start;
-    if (!st)
-        st =
-            step(&run, &r.first, err); /* also finishes kernels and touches memory: not one of those measured */
-    if (!st) st = measure(&run, seconds, &r, err);
-    if (!st) st = look(&run, p, seconds, &r, err);
-    if (!st)
-        *ret = r;
-    else
-        graph_profile_done(&r.profile);
-    close_run(&run);
+    const uint64_t before = ops_bytes(m, NULL);
+    const double began = clock_seconds();
+    r->time = mem_alloc(MAX_STEPS, sizeof *r->time);
+    if (!r->time) return err_nomem(err, MAX_STEPS * sizeof *r->time, "times of steps");
+    colm_status st = open_run(m, c, B, T, run, err);
+    r->tokens = run->tokens;
+    r->memory = ops_bytes(m, NULL) - before;
+    r->flops = (double)B * (double)(model_flops_forward(&c->config, c->config.n_chains, T) +
+                                    model_flops_backward(&c->config, c->frozen, T));
+    r->ready = clock_seconds() - began;
+    return st ? st : step(run, &r->first, err);
+}
+
+static colm_status group(ops_machine *m, const bench_case *const *c, size_t n, const bench_params *p,
+                         bench_result *ret, colm_err *err) {
+    const double seconds = p->seconds > 0 ? p->seconds : 5;
+    colm_status st = COLM_OK;
+    bench_run *run = mem_alloc(n, sizeof *run);
+    if (!run) return err_nomem(err, n * sizeof *run, "cases");
+    for (size_t i = 0; i < n && !st; i++)
+        if ((st = start(m, c[i], p, &run[i], &ret[i], err))) err_at(err, "case %s", c[i]->name);
+    if (!st) st = measure(run, n, seconds, ret, err);
+    for (size_t i = 0; i < n && !st; i++)
+        if (!(st = summarize(&ret[i], err))) st = look(&run[i], p, seconds, &ret[i], err);
+    for (size_t i = 0; i < n; i++) close_run(&run[i]);
+    free(run);
     return st;
+}
+
+colm_status bench_cases(ops_machine *m, const bench_case *const *c, size_t n, const bench_params *p,
+                        bench_result *ret, colm_err *err) {
+    const size_t at_once = p->interleave ? n : 1;
+    colm_status st = COLM_OK;
+    for (size_t i = 0; i < n && !st; i += at_once) st = group(m, c + i, at_once, p, ret + i, err);
+    return st;
+}
+
+void bench_result_done(bench_result *r) {
+    graph_profile_done(&r->profile);
+    free(r->time);
+    *r = (bench_result){0};
 }

@@ -24,7 +24,9 @@ typedef enum {
 
 typedef struct {
     uint32_t batch, context; /* sequences and tokens of each in a step; 0: 8 x 256 */
-    double seconds;          /* of measured steps, at least 5 steps; 0: 5 s */
+    double seconds;          /* of measured steps per case, at least 5 steps; 0: 5 s */
+    bool interleave;         /* all cases are in memory at once and take a step each in turn, so that what
+                                disturbs one disturbs all: for their ratios */
     bench_look look;
     bool by_shape;              /* of BENCH_INSIDE: each shape of an operation by itself */
     const ops_ceiling *ceiling; /* what shares are taken of; NULL: none */
@@ -32,7 +34,8 @@ typedef struct {
 
 typedef struct {
     uint64_t steps, tokens; /* steps measured; tokens of one */
-    double median, best;    /* seconds of a step */
+    double *time;           /* seconds of each, in their order; owned */
+    double median, best;    /* of these */
     double flops;           /* of one step, by the convention of colm.md section 2 */
     double bytes, ideal;    /* that its calls must move; its least seconds at the ceilings, 0 without them */
     uint64_t memory;        /* bytes of device memory */
@@ -42,8 +45,9 @@ typedef struct {
     graph_profile profile; /* BENCH_INSIDE, BENCH_ALONE: rows, longest first; without, one step counted */
 } bench_result;
 
-/* Fills *ret, whose profile the caller frees with graph_profile_done. */
-COLM_MUST_USE colm_status bench_step(ops_machine *m, const bench_case *c, const bench_params *p,
-                                     bench_result *ret, colm_err *err);
+/* n cases, a result each; bench_result_done frees what is in one, also after a failure. */
+COLM_MUST_USE colm_status bench_cases(ops_machine *m, const bench_case *const *c, size_t n,
+                                      const bench_params *p, bench_result *ret, colm_err *err);
+void bench_result_done(bench_result *r);
 
 #endif

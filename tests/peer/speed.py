@@ -1,66 +1,227 @@
 #!/usr/bin/python3
-"""Speed of colm against the PyTorch peer, interleaved in one run: each round measures every case with colm, then with the
-peer tuned (OpenMP OpenBLAS, spinning threads, jemalloc) and plain (as installed). Prints medians over the rounds and
-their ratios as a Markdown table; single figures on shared machines mean little, ratios of one run do.
+"""Speed of colm against itself and against the PyTorch peer, in rounds, as one Markdown page.
 
-    speed.py COLM [--cases abcdef] [--rounds 5] [--seconds 4] [--device NAME] [--plain]
+Every round takes three looks, and every ratio is made within a round; the page gives medians of the rounds' ratios with
+their smallest and largest. Single figures of shared machines mean little, ratios of one round do.
+
+  chains    one colm process that makes a step of each case in turn: what growing and chains save
+  threads   case a with one thread and with all of them, one process after the other
+  peer      each case with colm, then PyTorch tuned (OpenMP OpenBLAS, spinning threads, jemalloc), then plain (as installed)
+
+    speed.py build/engine/cli/colm --out results/reference/speed.md
+    speed.py build/engine/cli/colm --quick          does it work? a minute; its figures are for nobody
+
+A round of everything takes about four minutes on two cores. --threads sets LP_NUM_THREADS of lavapipe and the peer's
+threads alike. Run it on a quiet machine, with kernels in the cache: once before with --quick.
 """
-import argparse, json, os, platform, re, statistics, subprocess, sys
+import argparse, datetime, json, os, platform, re, shlex, statistics, subprocess, sys
 
 here = os.path.dirname(os.path.abspath(__file__))
 arch = platform.machine() + "-linux-gnu"
 BLAS = f"/usr/lib/{arch}/openblas-openmp"
 JEMALLOC = f"/usr/lib/{arch}/libjemalloc.so.2"
+TUNED = dict(LD_LIBRARY_PATH=BLAS, OMP_WAIT_POLICY="active", LD_PRELOAD=JEMALLOC, MALLOC_CONF="dirty_decay_ms:-1,muzzy_decay_ms:-1")
+
+WHAT = dict(a="dense 256, 6 layers", b="chains {4,4} of 256", c="chains {2,2,2,2} of 256", d="256 frozen + 64 trained",
+            e="dense 512, 8 layers", f="dense 320, all trained", g="CoLM-Air {4,4} of 256")
+WANTED = dict(tuned=dict(a=0.42, b=0.5, c=0.5, d=0.42, e=0.28), plain=dict(a=1.2, b=1.2, c=1.2, d=1.2))
+CHAINS = (("d", "f", 2.2, "growing by 64 against training the grown width densely"), ("b", "a", 1.1, "chains {4,4} against dense"),
+          ("c", "a", 1.2, "chains {2,2,2,2} against dense"), ("g", "b", 1.05, "CoLM-Air {4,4} against CoLM {4,4}"))
+THREADS_WANTED, START_WANTED = 1.75, 1.5
 
 
-def colm(a, case):
-    cmd = [a.colm, "bench", case, "--json"] + (["--device", a.device] if a.device else [])
-    out = subprocess.run(cmd, check=True, capture_output=True, text=True).stdout
-    return json.loads(out)[0]["tokens_per_s"]
+def say(text):
+    print(f"# {text}", file=sys.stderr, flush=True)
+
+
+def run(command, env=None):
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    if done.returncode:
+        sys.exit(f"speed.py: {shlex.join(command)}: status {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+class Measured:
+    """Everything that was measured: per name the figure of every round, in order."""
+
+    def __init__(self):
+        self.rounds = {}
+
+    def add(self, name, figure):
+        self.rounds.setdefault(name, []).append(figure)
+
+    def median(self, name):
+        return statistics.median(self.rounds[name]) if name in self.rounds else None
+
+    def ratio(self, above, below):
+        """(median, smallest, largest) of the rounds' ratios; None where one of the two was not measured."""
+        if above not in self.rounds or below not in self.rounds: return None
+        each = [x / y for x, y in zip(self.rounds[above], self.rounds[below])]
+        return statistics.median(each), min(each), max(each)
+
+
+def bench(a, letters, threads, *options):
+    command = [a.colm, "bench", letters, "--json", "--seconds", str(a.seconds), "--batch", str(a.batch), "--context", str(a.context), *options]
+    for name in ("device", "kernels"):
+        if getattr(a, name): command += ["--" + name, getattr(a, name)]
+    return json.loads(run(command, {**os.environ, "LP_NUM_THREADS": str(threads)}))
 
 
 def peer(a, case, tuned):
     env = {k: v for k, v in os.environ.items() if k not in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")}
-    if tuned:
-        for need in (BLAS, JEMALLOC):
-            if not os.path.exists(need):
-                sys.exit(f"missing {need}: install python3-torch python3-numpy libopenblas0-openmp libjemalloc2")
-        env.update(LD_LIBRARY_PATH=BLAS, OMP_WAIT_POLICY="active", LD_PRELOAD=JEMALLOC,
-                   MALLOC_CONF="dirty_decay_ms:-1,muzzy_decay_ms:-1")
-    cmd = ["/usr/bin/python3", os.path.join(here, "colm_torch.py"), "--bench", case, "--secs", str(a.seconds)]
-    out = subprocess.run(cmd, check=True, capture_output=True, text=True, env=env).stdout
-    return float(re.search(r" (\d+) tok/s", out).group(1))
+    if tuned: env.update(TUNED)
+    command = [a.python, os.path.join(here, "colm_torch.py"), "--bench", case, "--secs", str(a.seconds), "--threads", str(a.threads),
+               "--B", str(a.batch), "--T", str(a.context)]
+    return float(re.search(r" (\d+) tok/s", run(command, env)).group(1))
+
+
+def peer_version(a):
+    """Of the peer, or None with what is missing said."""
+    for need in (BLAS, JEMALLOC):
+        if "tuned" in a.peers and not os.path.exists(need):
+            say(f"missing {need}: apt-get install libopenblas0-openmp libjemalloc2")
+            return None
+    done = subprocess.run([a.python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
+    if done.returncode: say(f"{a.python} has no torch: apt-get install python3-torch python3-numpy")
+    return None if done.returncode else done.stdout.strip()
+
+
+def note(m, told):
+    for key, value in told["ceilings"].items():
+        if value: m.add(("ceiling", key), value)
+
+
+def one_round(a, m):
+    both = [c for c in "abcgdf" if c in a.cases]
+    if "chains" in a.looks and len(both) > 1:
+        told = bench(a, "".join(both), a.threads, "--interleave")
+        note(m, told)
+        for c in told["cases"]: m.add(("chains", c["case"]), c["tokens_per_s"])
+    if "threads" in a.looks and "a" in a.cases and a.threads > 1:
+        for threads in (1, a.threads):
+            m.add(("threads", threads), bench(a, "a", threads)["cases"][0]["tokens_per_s"])
+    for c in a.cases if "peer" in a.looks else "":
+        told = bench(a, c, a.threads)
+        note(m, told)
+        for key in ("tokens_per_s", "gflop_per_s", "gb_per_s", "share", "ready_s", "first_step_s"):
+            if told["cases"][0][key] is not None: m.add((key, c), told["cases"][0][key])
+        for who in a.peers: m.add((who, c), peer(a, c, who == "tuned"))
+        say(f"{c}: " + ", ".join(f"{who} {m.rounds[key, c][-1]:.0f}" for who, key in [("colm", "tokens_per_s")] + [(w, w) for w in a.peers]))
+
+
+MISSING = "not measured"
+
+
+def number(v, digits=0):
+    return MISSING if v is None else f"{v:.{digits}f}"
+
+
+def spread(r):
+    return MISSING if r is None else f"{r[0]:.2f} ({r[1]:.2f} to {r[2]:.2f})"
+
+
+def at_least(v):
+    return "" if v is None else f"{v:g}"
+
+
+def table(head, rows):
+    return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)] + ["| " + " | ".join(r) + " |" for r in rows] + [""]
+
+
+def machine():
+    cpu = re.search(r"model name\s*: (.*)", open("/proc/cpuinfo").read()) if os.path.exists("/proc/cpuinfo") else None
+    system = re.search(r'PRETTY_NAME="?([^"\n]*)', open("/etc/os-release").read()) if os.path.exists("/etc/os-release") else None
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    return f"{len(os.sched_getaffinity(0))} processors, {cpu.group(1) if cpu else platform.machine()}, {memory} GiB; {system.group(1) if system else platform.system()}"
+
+
+def commit():
+    git = lambda *words: subprocess.run(["git", "-C", here, *words], capture_output=True, text=True).stdout.strip()
+    return (git("rev-parse", "--short=12", "HEAD") or "unknown") + (" with changes" if git("status", "--porcelain", "-uno") else "")
+
+
+def page(a, m, version, told, devices):
+    device = next((d for d in devices if d["name"] in told["device"]), dict(driver="unknown", type="unknown"))
+    peers = {w: version and w in a.peers for w in ("tuned", "plain")}
+    ceiling = lambda key: number(m.median(("ceiling", key)), 1)
+    out = [f"# Speed of colm, {datetime.date.today():%-d %B %Y}", ""]
+    if a.quick: out += ["**A quick trial of the script: these figures say nothing.**", ""]
+    out += table(["", ""], [
+        ["command", f"`{a.command}`"], ["commit", f"{commit()}; the program calls itself {told['version']}"], ["machine", machine()],
+        ["device", f"{told['device']}; driver {device['driver']}; {a.threads} threads; float32"],
+        ["ceilings", f"{ceiling('gflop_per_s')} GFLOP/s multiplying and adding; copies {ceiling('memory_gb_per_s')} GB/s from memory, {ceiling('cache_gb_per_s')} GB/s in cache (medians of all runs)"],
+        ["peer", f"PyTorch {version}, float32, {a.threads} threads; tuned: OpenMP OpenBLAS, spinning threads, jemalloc; plain: as installed" if version else MISSING]])
+    out += [f"Whole training steps (forward, loss, backward, AdamW) of {a.batch} x {a.context} tokens, vocabulary 4096; rounds: {a.rounds}, of {a.seconds:g} s a case. "
+            "Figures are medians; ratios are made within each round, and stand as median (smallest to largest) of the rounds. Above 1 is faster.", ""]
+    out += ["## Against the peer", ""]
+    rows = []
+    for c in WHAT:
+        row = [c, WHAT[c], number(m.median(("tokens_per_s", c)))]
+        for who in ("tuned", "plain"):
+            row += [number(m.median((who, c))) if peers[who] else MISSING, spread(m.ratio(("tokens_per_s", c), (who, c))), at_least(WANTED[who].get(c))]
+        rows.append(row)
+    out += table(["case", "", "colm tokens/s", "PyTorch tuned", "colm/tuned", "wanted", "PyTorch plain", "colm/plain", "wanted"], rows)
+    out += ["## Against itself", ""]
+    rows = [[f"{x}/{y}", why, spread(m.ratio(("chains", x), ("chains", y))), f"{wanted:g}"] for x, y, wanted, why in CHAINS]
+    rows.append([f"{a.threads} threads/1", "case a", spread(m.ratio(("threads", a.threads), ("threads", 1))), f"{THREADS_WANTED:g}"])
+    out += table(["ratio", "", "tokens/s", "wanted"], rows)
+    out += ["## Against the device", ""]
+    rows = [[c, number(m.median(("gflop_per_s", c)), 1), number(m.median(("gb_per_s", c)), 1), number(m.median(("share", c)), 2),
+             number(m.median(("ready_s", c)), 2), number(m.median(("first_step_s", c)), 2)] for c in WHAT]
+    out += table(["case", "GFLOP/s", "GB/s", "share of ceilings", f"s to the first step (wanted < {START_WANTED:g})", "first step s"], rows)
+    out += ["A share of ceilings is the time that a step's operations and bytes take at the ceilings above, call by call, over the time of the step. "
+            "Seconds to the first step: opening the device, weights, graph, kernels from the cache.", ""]
+    if device["type"] == "cpu": out += ["GPUs, and their matrix products against a vendor's BLAS: not measured.", ""]
+    out += ["## Every round", ""]
+    names = [k for k in m.rounds if k[0] in ("tokens_per_s", "tuned", "plain", "chains", "threads")]
+    label = lambda k: {"tokens_per_s": f"{k[1]}: colm", "chains": f"{k[1]} in turn: colm", "threads": f"a: colm, {k[1]} threads"}.get(k[0], f"{k[1]}: {k[0]}")
+    out += table(["tokens/s", *map(str, range(1, a.rounds + 1))], [[label(k), *(f"{v:.0f}" for v in m.rounds[k])] for k in names])
+    return "\n".join(out)
+
+
+def arguments():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("colm")
+    ap.add_argument("--cases", default="abcdefg", help="letters; all")
+    ap.add_argument("--looks", default="chains,threads,peer", help="which of chains,threads,peer; all")
+    ap.add_argument("--peers", default="tuned,plain", help="which of tuned,plain; both")
+    ap.add_argument("--rounds", type=int, default=5)
+    ap.add_argument("--seconds", type=float, default=4, help="of steps a case and round; 4")
+    ap.add_argument("--batch", type=int, default=8)
+    ap.add_argument("--context", type=int, default=256)
+    ap.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of all processors that may be used")
+    ap.add_argument("--device", help="as in `colm devices`")
+    ap.add_argument("--kernels", help="a kernel class")
+    ap.add_argument("--python", default="/usr/bin/python3", help="with the peer's torch")
+    ap.add_argument("--out", help="the page's file; else standard output")
+    ap.add_argument("--quick", action="store_true", help="one round of tiny steps")
+    a = ap.parse_args()
+    a.command = shlex.join(["tests/peer/speed.py", *sys.argv[1:]])
+    a.looks, a.peers = ([w for w in words.split(",") if w] for words in (a.looks, a.peers))
+    if a.quick: a.rounds, a.seconds, a.batch, a.context = 1, 0.2, 1, 64
+    for words, known, what in ((a.cases, WHAT, "case"), (a.looks, ("chains", "threads", "peer"), "look"), (a.peers, ("tuned", "plain"), "peer")):
+        for w in words:
+            if w not in known: ap.error(f"no {what} {w!r}; there are {', '.join(known)}")
+    if a.rounds < 1: ap.error(f"{a.rounds} rounds: expected 1 or more")
+    return a
 
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("colm")
-    ap.add_argument("--cases", default="abcdef")
-    ap.add_argument("--rounds", type=int, default=5)
-    ap.add_argument("--seconds", type=float, default=4)
-    ap.add_argument("--device")
-    ap.add_argument("--plain", action="store_true", help="also the peer as installed")
-    a = ap.parse_args()
-    runs = [("colm", lambda c: colm(a, c)), ("tuned", lambda c: peer(a, c, True))]
-    if a.plain: runs.append(("plain", lambda c: peer(a, c, False)))
-    got = {(who, c): [] for who, _ in runs for c in a.cases}
+    a = arguments()
+    version = peer_version(a) if a.peers else None
+    if not version: a.peers = []
+    m = Measured()
+    devices = json.loads(run([a.colm, "devices", "--json"]))
+    told = bench(argparse.Namespace(**{**vars(a), "seconds": 0.01}), a.cases[0], a.threads)  # and warms the kernels' cache
     for r in range(a.rounds):
-        for c in a.cases:
-            for who, measure in runs:
-                got[who, c].append(measure(c))
-                print(f"# round {r + 1} {c} {who}: {got[who, c][-1]:.0f} tokens/s", file=sys.stderr, flush=True)
-    mid = {k: statistics.median(v) for k, v in got.items()}
-    ratio = lambda c, who: statistics.median(x / y for x, y in zip(got["colm", c], got[who, c]))
-    print("| case | colm tokens/s | PyTorch tuned | colm/tuned |" + (" PyTorch plain | colm/plain |" if a.plain else ""))
-    print("|---|---|---|---|" + ("---|---|" if a.plain else ""))
-    for c in a.cases:
-        row = f"| {c} | {mid['colm', c]:.0f} | {mid['tuned', c]:.0f} | {ratio(c, 'tuned'):.2f} |"
-        if a.plain: row += f" {mid['plain', c]:.0f} | {ratio(c, 'plain'):.2f} |"
-        print(row)
-    for x, y in (("d", "f"), ("b", "a"), ("c", "a")):
-        if x in a.cases and y in a.cases:
-            pairs = zip(got["colm", x], got["colm", y])
-            print(f"\n{x}/{y} of colm: {statistics.median(p / q for p, q in pairs):.2f}")
+        say(f"round {r + 1} of {a.rounds}")
+        one_round(a, m)
+    text = page(a, m, version, told, devices)
+    if a.out:
+        with open(a.out, "w") as f: f.write(text)
+    else:
+        print(text)
 
 
-main()
+if __name__ == "__main__":
+    main()
