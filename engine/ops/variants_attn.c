@@ -39,6 +39,12 @@ static void groups_attn(const ops_push *p, uint32_t groups[3]) {
 static void groups_attn_dkv(const ops_push *p, uint32_t groups[3]) {
     tiles(&p->attn, 16, p->attn.kv_heads, groups);
 }
+static void groups_attn_gpu(const ops_push *p, uint32_t groups[3]) {
+    tiles(&p->attn, 32, p->attn.heads, groups);
+}
+static void groups_attn_dkv_gpu(const ops_push *p, uint32_t groups[3]) {
+    tiles(&p->attn, 32, p->attn.kv_heads, groups);
+}
 static void groups_delta_cpu(const ops_push *p, uint32_t groups[3]) {
     groups_fold(groups_ceil(p->attn.rows, 8), p->attn.heads, groups);
 }
@@ -101,6 +107,21 @@ static bool fits_attn_dkv_cpu(const ops_push *p) {
 static bool fits_delta_cpu(const ops_push *p) {
     return p->attn.hd % 4 == 0;
 }
+/* Whole vec4s. A slice of 32 dimensions takes 9 turns a product and 33 to be added; up to 128 dimensions the
+ * two sums of attn_dkv stay in registers. */
+static bool fits_gpu(const struct abi_attn *a, uint32_t hd, uint64_t turns_per_slice, uint64_t times) {
+    return a->hd % 4 == 0 && a->hd <= hd &&
+           few_turns(a, 32, 8 + times * (1 + turns_per_slice * groups_ceil(a->hd, 32)) + (a->masked ? 32 : 0));
+}
+static bool fits_attn_gpu(const ops_push *p) {
+    return fits_gpu(&p->attn, 256, 9 + 33, 1);
+}
+static bool fits_attn_dq_gpu(const ops_push *p) {
+    return fits_gpu(&p->attn, 256, 18 + 33, 1);
+}
+static bool fits_attn_dkv_gpu(const ops_push *p) {
+    return fits_gpu(&p->attn, 128, 18 + 33, share(&p->attn));
+}
 /* A dot product takes 16 dimensions a turn. */
 static bool fits_attn(const ops_push *p) {
     return p->attn.hd <= 256 && few_turns(&p->attn, 8, 1 + groups_ceil(p->attn.hd, 16));
@@ -115,6 +136,14 @@ static bool fits_attn_dkv(const ops_push *p) {
 
 #define CPU(file, fit, macros, count) \
     { "cpu", NULL, file, .subgroup = 8, .texels = true, .fits = fit, .define = macros, .groups = count }
+/* Shared memory: slices of both sides, and the numbers of the pairs twice (shaders/attn_gpu.glsl). */
+#define GPU(file, fit, macros, count) \
+    { "gpu", NULL, file, .optimize = true, .fits = fit, .define = macros, .groups = count }
+#define GPU_TWICE(file, fit, macros, count)                                                     \
+    {                                                                                           \
+        "gpu", NULL, file, .optimize = true, .shared = 2 * 32 * (9 * 16 + 33 * 4), .fits = fit, \
+                           .define = macros, .groups = count                                    \
+    }
 #define PORTABLE(file, fit, macros, count) \
     { "portable", NULL, file, .optimize = true, .fits = fit, .define = macros, .groups = count }
 #define VARIANTS(id, ...)                              \
@@ -122,10 +151,13 @@ static bool fits_attn_dkv(const ops_push *p) {
     const size_t n_variants_##id = sizeof variants_##id / sizeof *variants_##id
 
 VARIANTS(attn, CPU("attn_cpu.comp", fits_attn_cpu, define_cpu, groups_attn_cpu),
+         GPU("attn_gpu.comp", fits_attn_gpu, define_portable, groups_attn_gpu),
          PORTABLE("attn.comp", fits_attn, define_portable, groups_attn));
 VARIANTS(attn_delta, CPU("attn_delta.comp", fits_delta_cpu, define_hd, groups_delta_cpu),
          PORTABLE("attn_delta.comp", NULL, define_hd, groups_delta));
 VARIANTS(attn_dq, CPU("attn_dq_cpu.comp", fits_attn_dq_cpu, define_dq_cpu, groups_attn_dq_cpu),
+         GPU("attn_dq_gpu.comp", fits_attn_dq_gpu, define_portable, groups_attn_gpu),
          PORTABLE("attn_dq.comp", fits_attn_dq, define_portable, groups_attn));
 VARIANTS(attn_dkv, CPU("attn_dkv_cpu.comp", fits_attn_dkv_cpu, define_dkv_cpu, groups_attn_dkv_cpu),
+         GPU_TWICE("attn_dkv_gpu.comp", fits_attn_dkv_gpu, define_dkv, groups_attn_dkv_gpu),
          PORTABLE("attn_dkv.comp", fits_attn_dkv, define_dkv, groups_attn_dkv));

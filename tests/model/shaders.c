@@ -77,7 +77,8 @@ static uint32_t shared_of(const char *name) {
     for (int op = 0; op < OP_COUNT; op++)
         for (size_t v = 0; v < *ops_get((ops_id)op)->n_variants; v++) {
             const ops_variant *x = &ops_get((ops_id)op)->variants[v];
-            if (x->shared && strstr(name, x->file) && strstr(name, x->defines)) return x->shared;
+            if (x->shared && strstr(name, x->file) && (!x->defines || strstr(name, x->defines)))
+                return x->shared;
         }
     return 16384;
 }
