@@ -87,3 +87,10 @@ colm_status gpu_clock_read(gpu_device *d, gpu_clock *c, double *ret, uint32_t n,
         ret[i] = (double)((c->ticks[i] - c->ticks[0]) & mask) * 1e-9 * (double)d->found.limits.timestampPeriod;
     return COLM_OK;
 }
+
+bool gpu_clock_credible(const double *at, size_t n, double wall) {
+    for (size_t i = 1; i < n; i++)
+        if (!(at[i] >= at[i - 1])) return false;
+    const double all = at[n - 1];
+    return all > 0 && all <= 1.05 * wall + 1e-3 && (wall < 0.02 || all >= 0.25 * wall);
+}

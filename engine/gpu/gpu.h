@@ -147,6 +147,10 @@ void gpu_clock_free(gpu_device *d, gpu_clock **c);
 COLM_MUST_USE colm_status gpu_clock_stamp(gpu_device *d, gpu_clock *c, colm_err *err);
 /* After gpu_end: the first n stamps of the newest recording with any, in seconds since its first. */
 COLM_MUST_USE colm_status gpu_clock_read(gpu_device *d, gpu_clock *c, double *ret, uint32_t n, colm_err *err);
+/* Whether n stamps, in seconds since the first, can be true of a recording that took `wall` seconds on the
+ * host: they never run back, come to something, to no more than the host saw, and to a good part of it where
+ * waiting is a trifle. */
+bool gpu_clock_credible(const double *at, size_t n, double wall);
 
 /* Submissions so far and the longest one in seconds. */
 void gpu_submit_stats(const gpu_device *d, uint64_t *ret_count, double *ret_longest);

@@ -244,16 +244,6 @@ static colm_status device_run(ops_machine *m, const ops_list *const *lists, size
     return st || !o->watched ? st : look_for_hazards(m, err);
 }
 
-/* Whether stamps (seconds since the first) can be true of a recording that took `wall` on the host: they never
- * run back, come to something, to no more than the host saw, and to a good part of it where waiting is a
- * trifle. */
-static bool credible(const double *at, size_t n, double wall) {
-    for (size_t i = 1; i < n; i++)
-        if (!(at[i] >= at[i - 1])) return false;
-    const double all = at[n - 1];
-    return all > 0 && all <= 1.05 * wall + 1e-3 && (wall < 0.02 || all >= 0.25 * wall);
-}
-
 static colm_status device_run_timed(ops_machine *m, const ops_list *const *lists, size_t n, double *seconds,
                                     ops_timing *ret, colm_err *err) {
     gpu_own *o = own(m);
@@ -277,7 +267,7 @@ static colm_status device_run_timed(ops_machine *m, const ops_list *const *lists
     o->timed = false;
     if (!st) st = gpu_clock_read(o->device, o->clock, at, (uint32_t)calls + 1, err);
     if (st) goto out;
-    o->distrusted = !credible(at, calls + 1, wall);
+    o->distrusted = !gpu_clock_credible(at, calls + 1, wall);
     *ret = o->distrusted ? OPS_TIMED_BY_WAITING_DISTRUST : OPS_TIMED_BY_STAMPS;
     for (size_t i = 0; i < calls; i++) seconds[i] = at[i + 1] - at[i];
 out:

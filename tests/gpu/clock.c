@@ -104,6 +104,20 @@ static void masked_it_is_not_there(void) {
     gpu_close(&d);
 }
 
+static void what_cannot_be_true_is_not_believed(void) {
+    const double good[] = {0, 0.01, 0.01, 0.05}, back[] = {0, 0.02, 0.01, 0.05}, none[] = {0, 0, 0, 0};
+    const double nan[] = {0, NAN, 0.01, 0.05};
+    CHECK(gpu_clock_credible(good, 4, 0.05));
+    CHECK(gpu_clock_credible(good, 4, 0.19));
+    CHECK(!gpu_clock_credible(good, 4, 0.21)); /* most of a long recording is missing */
+    CHECK(!gpu_clock_credible(good, 4, 0.04)); /* longer than the host saw */
+    CHECK(!gpu_clock_credible(back, 4, 0.05));
+    CHECK(!gpu_clock_credible(none, 4, 0.05));
+    CHECK(!gpu_clock_credible(nan, 4, 0.05));
+    const double small[] = {0, 1e-5};
+    CHECK(gpu_clock_credible(small, 2, 0.01)); /* a short one is mostly waiting */
+}
+
 int main(void) {
     bench_folders();
     bench_put("step.comp", STEP);
@@ -112,6 +126,7 @@ int main(void) {
     TEST(stamps_follow_the_work);
     TEST(a_narrow_clock_may_run_over);
     TEST(masked_it_is_not_there);
+    TEST(what_cannot_be_true_is_not_believed);
     if (dev && gpu_validation_messages(dev)) {
         printf("# the validation layer objected\n");
         test_failed_++;
