@@ -177,8 +177,10 @@ colm_status model_graph_create(model_state *s, const graph_params *p, model_grap
     if ((st = check_windows(g, err)) || (st = graph_buffers(g, err))) goto out;
     if ((st = graph_forward(g, err)) || (st = graph_head(g, err))) goto out;
     if (p->train && ((st = graph_backward(g, err)) || (st = graph_update_list(g, err)))) goto out;
-    if (ops_machine_is_plan(s->machine)) goto out;
     graph_lists(g, lists);
+    if ((st = ops_fuse(s->machine, (ops_list *[]){&g->forward, &g->backward}, 2, &g->joined, err)) ||
+        ops_machine_is_plan(s->machine))
+        goto out;
     for (size_t i = 0; i < GRAPH_LISTS; i++)
         if ((st = ops_prepare(s->machine, lists[i], err))) goto out;
     st = write_rope(g, err);
@@ -201,7 +203,7 @@ void model_graph_free(model_graph **pg) {
         ops_unprepare(g->s->machine, lists[i]);
         ops_list_done(lists[i]);
     }
-    ops_buf *bufs[] = {&g->tokens, &g->targets,  &g->list,      &g->start,    &g->order,    &g->rope,
+    ops_buf *bufs[] = {&g->joined, &g->tokens, &g->targets,  &g->list,      &g->start,    &g->order,    &g->rope,
                        &g->nll,    &g->top,      &g->partial,   &g->clip,     &g->first[0], &g->first[1],
                        &g->pos,    &g->pos_list, &g->pos_start, &g->pos_order};
     for (act_pool p = 0; p < POOLS; p++) ops_buffer_free(g->s->machine, &g->pool[p]);
@@ -260,8 +262,11 @@ static void set_micro(model_graph *g, uint64_t targets_in_step, bool anew) {
         /* Of a head's slices only the first can start; its rows are the batch's first. */
         if (c->op == OP_LINEAR_DW && c->t[1].off == g->hf.off) c->p.linear.init = !anew;
     }
-    for (size_t i = 0; i < g->backward.n; i++)
-        if (g->backward.call[i].op == OP_LINEAR_DW) g->backward.call[i].p.linear.init = !anew;
+    for (size_t i = 0; i < g->backward.n; i++) {
+        ops_call *c = &g->backward.call[i];
+        if (c->op == OP_LINEAR_DW) c->p.linear.init = !anew;
+        if (c->op == OP_LINEARS_DW) c->p.linears.init = !anew;
+    }
 }
 
 static void set_update(model_graph *g, const graph_update *u) {

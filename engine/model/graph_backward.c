@@ -4,51 +4,62 @@
  * For y_i = W_i x_{<=i}: dx_j = sum_{i>=j} dy_i W_i[:, j] and dW_i = dy_i^T x_{<=i}. */
 #include "engine/model/graph_build.h"
 
-/* dx_j (+)= sum over the trained chains i >= j of dy_i W_i[:, j]; `more` adds to what dx holds. */
-static colm_status input_gradient(model_graph *g, param_kind k, uint32_t layer, const act *dy, const act *dx,
-                                  bool more, colm_err *err) {
+/* A product whose gradients are wanted: its weights, its bias (PARAM_KINDS: none), the gradient of its output.
+ */
+typedef struct {
+    param_kind w, bias;
+    const act *dy;
+} product;
+
+/* dx_j = sum over the products, and of each over the trained chains i >= j, of dy_i W_i[:, j]. */
+static colm_status input_gradient(model_graph *g, const product *of, size_t n, uint32_t layer, const act *dx,
+                                  colm_err *err) {
     EACH_TRAINED(g, j) {
-        bool add = more;
-        for (uint32_t i = j; i < g->hi[1]; i++) {
-            uint32_t w = model_state_index(g->s, k, layer, i);
-            if (w == MODEL_NO_TENSOR) continue;
-            ops_view out = act_view(g, dx);
-            ops_call c = {.op = OP_LINEAR_DX, .t = {act_view(g, dy), model_state_weight(g->s, w), out, out}};
-            c.p.linear = (struct abi_linear){.M = g->rows,
-                                             .N = act_width(g, dy->space, i),
-                                             .K = act_width(g, dx->space, j),
-                                             .ldx = dx->ld,
-                                             .xo = act_col(g, dx, j),
-                                             .ldw = g->s->tensor[w].ld,
-                                             .wo = g->s->col[dx->space][j],
-                                             .ldy = dy->ld,
-                                             .yo = act_col(g, dy, i),
-                                             .init = add};
-            TRY(ops_add(&g->backward, &c, err));
-            add = true;
-        }
+        bool add = false;
+        for (size_t k = 0; k < n; k++)
+            for (uint32_t i = j; i < g->hi[1]; i++) {
+                uint32_t w = model_state_index(g->s, of[k].w, layer, i);
+                if (w == MODEL_NO_TENSOR) continue;
+                const act *dy = of[k].dy;
+                ops_view out = act_view(g, dx);
+                ops_call c = {.op = OP_LINEAR_DX, .t = {act_view(g, dy), model_state_weight(g->s, w), out, out}};
+                c.p.linear = (struct abi_linear){.M = g->rows,
+                                                 .N = act_width(g, dy->space, i),
+                                                 .K = act_width(g, dx->space, j),
+                                                 .ldx = dx->ld,
+                                                 .xo = act_col(g, dx, j),
+                                                 .ldw = g->s->tensor[w].ld,
+                                                 .wo = g->s->col[dx->space][j],
+                                                 .ldy = dy->ld,
+                                                 .yo = act_col(g, dy, i),
+                                                 .init = add};
+                TRY(ops_add(&g->backward, &c, err));
+                add = true;
+            }
     }
     return COLM_OK;
 }
 
 /* dW_i = dy_i^T x_{<=i} and the bias's gradient, for every trained chain. */
-static colm_status weight_gradient(model_graph *g, param_kind k, param_kind bias, uint32_t layer, const act *dy,
-                                   const act *x, colm_err *err) {
-    EACH_TRAINED(g, i) {
-        uint32_t w = model_state_index(g->s, k, layer, i);
-        if (w == MODEL_NO_TENSOR) continue;
-        ops_view dw = model_state_grad(g->s, w);
-        ops_call c = {.op = OP_LINEAR_DW, .t = {act_view(g, dy), act_view(g, x), dw, dw}};
-        c.p.linear = (struct abi_linear){.M = g->rows,
-                                         .N = act_width(g, dy->space, i),
-                                         .K = g->s->col[x->space][i + 1],
-                                         .ldx = x->ld,
-                                         .ldw = g->s->tensor[w].ld,
-                                         .ldy = dy->ld,
-                                         .yo = act_col(g, dy, i)};
-        TRY(ops_add(&g->backward, &c, err));
-        TRY(graph_bias_gradient(g, bias, layer, i, dy, err));
-    }
+static colm_status weight_gradient(model_graph *g, const product *of, size_t n, uint32_t layer, const act *x,
+                                   colm_err *err) {
+    for (size_t k = 0; k < n; k++) EACH_TRAINED(g, i) {
+            uint32_t w = model_state_index(g->s, of[k].w, layer, i);
+            if (w == MODEL_NO_TENSOR) continue;
+            const act *dy = of[k].dy;
+            ops_view dw = model_state_grad(g->s, w);
+            ops_call c = {.op = OP_LINEAR_DW, .t = {act_view(g, dy), act_view(g, x), dw, dw}};
+            c.p.linear = (struct abi_linear){.M = g->rows,
+                                             .N = act_width(g, dy->space, i),
+                                             .K = g->s->col[x->space][i + 1],
+                                             .ldx = x->ld,
+                                             .ldw = g->s->tensor[w].ld,
+                                             .ldy = dy->ld,
+                                             .yo = act_col(g, dy, i)};
+            TRY(ops_add(&g->backward, &c, err));
+        }
+    for (size_t k = 0; k < n; k++)
+        EACH_TRAINED(g, i) TRY(graph_bias_gradient(g, of[k].bias, layer, i, of[k].dy, err));
     return COLM_OK;
 }
 
@@ -72,18 +83,18 @@ static colm_status feed_forward(model_graph *g, uint32_t layer, colm_err *err) {
     const act *dy;
     bool gated = model_ffn_gated(&g->s->config.family);
     TRY(branch(g, PARAM_POST2, layer, &p->fout, &p->stat_f, &dy, err));
-    TRY(input_gradient(g, PARAM_W2, layer, dy, &g->dz, false, err));
-    TRY(weight_gradient(g, PARAM_W2, PARAM_B2, layer, dy, &a->z, err));
+    const product down = {PARAM_W2, PARAM_B2, dy};
+    const product up[] = {{PARAM_W1, PARAM_B1, &p->a}, {PARAM_W3, PARAM_B3, &p->b}};
+    size_t n = gated ? 2 : 1;
+    TRY(input_gradient(g, &down, 1, layer, &g->dz, err));
+    TRY(weight_gradient(g, &down, 1, layer, &a->z, err));
     /* a and b turn into their own gradients in place. */
     ops_call c = {.op = OP_SWIGLU_GRAD,
                   .t = {act_view(g, &p->a), act_view(g, gated ? &p->b : &p->a), act_view(g, &g->dz)}};
     c.p.ew = graph_activation(g, 1, p, &g->dz);
     TRY(ops_add(&g->backward, &c, err));
-    TRY(weight_gradient(g, PARAM_W1, PARAM_B1, layer, &p->a, &a->h2, err));
-    TRY(input_gradient(g, PARAM_W1, layer, &p->a, &g->dh, false, err));
-    if (!gated) return COLM_OK;
-    TRY(weight_gradient(g, PARAM_W3, PARAM_B3, layer, &p->b, &a->h2, err));
-    return input_gradient(g, PARAM_W3, layer, &p->b, &g->dh, true, err);
+    TRY(weight_gradient(g, up, n, layer, &a->h2, err));
+    return input_gradient(g, up, n, layer, &g->dh, err);
 }
 
 /* dQ of every trained chain; dK and dV where the owner of the keys and values trains. In CoLM-Air that is chain
@@ -147,12 +158,9 @@ static colm_status queries_keys_values(model_graph *g, uint32_t layer, colm_err 
         }
         dq = &g->dqraw, dk = &g->dkraw;
     }
-    TRY(weight_gradient(g, PARAM_Q, PARAM_BQ, layer, dq, &a->h1, err));
-    TRY(weight_gradient(g, PARAM_K, PARAM_BK, layer, dk, &a->h1, err));
-    TRY(weight_gradient(g, PARAM_V, PARAM_BV, layer, &g->dv, &a->h1, err));
-    TRY(input_gradient(g, PARAM_Q, layer, dq, &g->dh, false, err));
-    TRY(input_gradient(g, PARAM_K, layer, dk, &g->dh, true, err));
-    return input_gradient(g, PARAM_V, layer, &g->dv, &g->dh, true, err);
+    const product of[] = {{PARAM_Q, PARAM_BQ, dq}, {PARAM_K, PARAM_BK, dk}, {PARAM_V, PARAM_BV, &g->dv}};
+    TRY(weight_gradient(g, of, 3, layer, &a->h1, err));
+    return input_gradient(g, of, 3, layer, &g->dh, err);
 }
 
 static colm_status input_norm(model_graph *g, param_kind gain, param_kind bias, uint32_t layer, const act *x,
@@ -172,8 +180,9 @@ static colm_status layer_backward(model_graph *g, uint32_t layer, colm_err *err)
     TRY(feed_forward(g, layer, err));
     TRY(input_norm(g, PARAM_NORM2, PARAM_NORM2B, layer, &p->mid, &p->stat2, &g->dh, err));
     TRY(branch(g, PARAM_POST1, layer, &p->oout, &p->stat_o, &dy, err));
-    TRY(input_gradient(g, PARAM_O, layer, dy, &g->dob, false, err));
-    TRY(weight_gradient(g, PARAM_O, PARAM_BO, layer, dy, &a->o, err));
+    const product of = {PARAM_O, PARAM_BO, dy};
+    TRY(input_gradient(g, &of, 1, layer, &g->dob, err));
+    TRY(weight_gradient(g, &of, 1, layer, &a->o, err));
     TRY(attention(g, layer, err));
     TRY(queries_keys_values(g, layer, err));
     return input_norm(g, PARAM_NORM1, PARAM_NORM1B, layer, &p->x, &p->stat1, &g->dh, err);

@@ -56,6 +56,7 @@ struct model_graph {
     ops_buf pool[POOLS];
     ops_buf tokens, targets, list, start, order, rope, nll, top, partial, clip;
     ops_buf first[2]; /* first position each row may see: in layers that see all, in windowed ones */
+    ops_buf joined;                              /* of ops_fuse */
     ops_buf pos, pos_list, pos_start, pos_order; /* learned positions */
     uint64_t nll_stride;                         /* rows to a multiple of 64; see graph_nll_at */
     ops_list forward, head, clear, backward, update;

@@ -1,26 +1,42 @@
-/* The forward pass: chain by chain inside each operation, so that neighbours in the list are independent. */
+/* The forward pass: chain by chain inside each operation, linears first, so that neighbours in the list are
+ * independent and can be joined (ops_fuse). */
 #include "engine/model/graph_build.h"
 
-/* y = R + b, where y = W x is added to the residual stream: at once, or through a norm of its own. */
-static colm_status residual(model_graph *g, ops_list *l, param_kind w, param_kind bias, norm_of post,
-                            const act *x, const act *before, const act *out, const act *normed, const act *stat,
-                            const act *after, colm_err *err) {
-    uint32_t layer = post.layer, i = post.chain;
-    if (!graph_has(g, post.gain, layer, i)) {
-        TRY(graph_linear(g, l, w, layer, i, x, before, after, err));
-        return graph_bias(g, l, bias, layer, i, after, err);
-    }
-    TRY(graph_linear(g, l, w, layer, i, x, NULL, out, err));
-    TRY(graph_bias(g, l, bias, layer, i, out, err));
-    TRY(graph_norm(g, l, post, out, normed, stat, err));
-    return graph_add(g, l, before, normed, after, i, i + 1, err);
+/* What closes a branch: after = before + W x + b, the sum at once or through a norm of its own. */
+typedef struct {
+    param_kind w, bias, post;
+    const act *x, *before, *out, *normed, *stat, *after;
+} closing;
+
+static colm_status residual_product(model_graph *g, ops_list *l, const closing *c, uint32_t layer, uint32_t i,
+                                    colm_err *err) {
+    bool post = graph_has(g, c->post, layer, i);
+    return graph_linear(g, l, c->w, layer, i, c->x, post ? NULL : c->before, post ? c->out : c->after, err);
 }
 
-static colm_status project(model_graph *g, ops_list *l, param_kind w, param_kind bias, uint32_t layer,
-                           uint32_t i, const act *x, const act *y, colm_err *err) {
+static colm_status residual_rest(model_graph *g, ops_list *l, const closing *c, uint32_t layer, uint32_t i,
+                                 colm_err *err) {
+    if (!graph_has(g, c->post, layer, i)) return graph_bias(g, l, c->bias, layer, i, c->after, err);
+    norm_of post = {c->post, PARAM_KINDS, layer, i};
+    TRY(graph_bias(g, l, c->bias, layer, i, c->out, err));
+    TRY(graph_norm(g, l, post, c->out, c->normed, c->stat, err));
+    return graph_add(g, l, c->before, c->normed, c->after, i, i + 1, err);
+}
+
+static closing closing_attention(layer_acts *a, int p) {
+    layer_part *t = &a->part[p];
+    return (closing){PARAM_O, PARAM_BO, PARAM_POST1, &a->o, &t->x, &t->oout, &t->post, &t->stat_o, &t->mid};
+}
+static closing closing_feed_forward(layer_acts *a, layer_acts *next, int p) {
+    layer_part *t = &a->part[p];
+    return (closing){PARAM_W2, PARAM_B2, PARAM_POST2, &a->z,           &t->mid,
+                     &t->fout, &t->post, &t->stat_f,  &next->part[p].x};
+}
+
+static colm_status project(model_graph *g, ops_list *l, param_kind w, uint32_t layer, uint32_t i, const act *x,
+                           const act *y, colm_err *err) {
     if (!graph_has(g, w, layer, i)) return COLM_OK; /* CoLM-Air: later chains have no keys and values */
-    TRY(graph_linear(g, l, w, layer, i, x, NULL, y, err));
-    return graph_bias(g, l, bias, layer, i, y, err);
+    return graph_linear(g, l, w, layer, i, x, NULL, y, err);
 }
 
 static colm_status head_norm(model_graph *g, ops_list *l, param_kind k, uint32_t layer, uint32_t i,
@@ -40,9 +56,15 @@ static colm_status queries_keys_values(model_graph *g, ops_list *l, uint32_t lay
     bool raw = g->s->config.family.qk_norm;
     EACH_CHAIN(g, again, p, i) {
         layer_part *t = &a->part[p];
-        TRY(project(g, l, PARAM_Q, PARAM_BQ, layer, i, &a->h1, raw ? &t->qraw : &t->q, err));
-        TRY(project(g, l, PARAM_K, PARAM_BK, layer, i, &a->h1, raw ? &t->kraw : &t->k, err));
-        TRY(project(g, l, PARAM_V, PARAM_BV, layer, i, &a->h1, &t->v, err));
+        TRY(project(g, l, PARAM_Q, layer, i, &a->h1, raw ? &t->qraw : &t->q, err));
+        TRY(project(g, l, PARAM_K, layer, i, &a->h1, raw ? &t->kraw : &t->k, err));
+        TRY(project(g, l, PARAM_V, layer, i, &a->h1, &t->v, err));
+    }
+    EACH_CHAIN(g, again, p, i) {
+        layer_part *t = &a->part[p];
+        TRY(graph_bias(g, l, PARAM_BQ, layer, i, raw ? &t->qraw : &t->q, err));
+        TRY(graph_bias(g, l, PARAM_BK, layer, i, raw ? &t->kraw : &t->k, err));
+        TRY(graph_bias(g, l, PARAM_BV, layer, i, &t->v, err));
     }
     EACH_CHAIN(g, again, p, i) {
         layer_part *t = &a->part[p];
@@ -70,8 +92,12 @@ static colm_status attention(model_graph *g, ops_list *l, uint32_t layer, uint32
 static colm_status feed_forward(model_graph *g, ops_list *l, uint32_t layer, bool again, colm_err *err) {
     layer_acts *a = &g->layer[layer];
     EACH_CHAIN(g, again, p, i) {
-        TRY(project(g, l, PARAM_W1, PARAM_B1, layer, i, &a->h2, &a->part[p].a, err));
-        TRY(project(g, l, PARAM_W3, PARAM_B3, layer, i, &a->h2, &a->part[p].b, err));
+        TRY(project(g, l, PARAM_W1, layer, i, &a->h2, &a->part[p].a, err));
+        TRY(project(g, l, PARAM_W3, layer, i, &a->h2, &a->part[p].b, err));
+    }
+    EACH_CHAIN(g, again, p, i) {
+        TRY(graph_bias(g, l, PARAM_B1, layer, i, &a->part[p].a, err));
+        TRY(graph_bias(g, l, PARAM_B3, layer, i, &a->part[p].b, err));
     }
     for (int p = again; p < 2; p++) {
         if (g->lo[p] == g->hi[p]) continue;
@@ -93,24 +119,18 @@ colm_status graph_layer(model_graph *g, ops_list *l, uint32_t layer, bool again,
     }
     TRY(queries_keys_values(g, l, layer, again, err));
     EACH_CHAIN(g, again, p, i) TRY(attention(g, l, layer, i, err));
-    EACH_CHAIN(g, again, p, i) {
-        layer_part *t = &a->part[p];
-        norm_of post = {PARAM_POST1, PARAM_KINDS, layer, i};
-        TRY(residual(g, l, PARAM_O, PARAM_BO, post, &a->o, &t->x, &t->oout, &t->post, &t->stat_o, &t->mid,
-                     err));
-    }
+    closing c[] = {closing_attention(a, 0), closing_attention(a, 1)};
+    EACH_CHAIN(g, again, p, i) TRY(residual_product(g, l, &c[p], layer, i, err));
+    EACH_CHAIN(g, again, p, i) TRY(residual_rest(g, l, &c[p], layer, i, err));
     EACH_CHAIN(g, again, p, i) {
         norm_of n = {PARAM_NORM2, biased ? PARAM_NORM2B : PARAM_KINDS, layer, i};
         TRY(graph_norm(g, l, n, &a->part[p].mid, &a->h2, &a->part[p].stat2, err));
     }
     TRY(feed_forward(g, l, layer, again, err));
-    EACH_CHAIN(g, again, p, i) {
-        layer_part *t = &a->part[p];
-        norm_of post = {PARAM_POST2, PARAM_KINDS, layer, i};
-        if (again && !graph_has(g, PARAM_POST2, layer, i)) continue; /* the next layer's input was kept */
-        TRY(residual(g, l, PARAM_W2, PARAM_B2, post, &a->z, &t->mid, &t->fout, &t->post, &t->stat_f,
-                     &next->part[p].x, err));
-    }
+    if (again && !g->s->config.family.post_norms) return COLM_OK; /* the next layer's input was kept */
+    closing f[] = {closing_feed_forward(a, next, 0), closing_feed_forward(a, next, 1)};
+    EACH_CHAIN(g, again, p, i) TRY(residual_product(g, l, &f[p], layer, i, err));
+    EACH_CHAIN(g, again, p, i) TRY(residual_rest(g, l, &f[p], layer, i, err));
     return COLM_OK;
 }
 

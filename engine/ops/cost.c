@@ -85,6 +85,25 @@ OPS_SHAPE_OF(linear) {
     snprintf(buf, size, "M=%u N=%u K=%u", p->linear.M, p->linear.N, p->linear.K);
 }
 
+/* Joined linears: their blocks' weights, and of the activations what the views span. */
+static void products(uint64_t n[], const ops_call *c, bool gradient) {
+    const uint64_t weights = 64ull * c->p.linears.work, made = gradient ? weights : c->t[3].len;
+    const bool from = c->p.linears.init || c->t[2].buf != c->t[3].buf || c->t[2].off != c->t[3].off;
+    FILL(c->t[0].len, gradient ? c->t[1].len : weights, from ? made : 0, made, c->t[4].len);
+}
+OPS_ELEMENTS(linears) {
+    products(n, c, false);
+}
+OPS_ELEMENTS(linears_dx) {
+    products(n, c, false);
+}
+OPS_ELEMENTS(linears_dw) {
+    products(n, c, true);
+}
+OPS_SHAPE_OF(linears) {
+    snprintf(buf, size, "tiles=%u", p->linears.tiles);
+}
+
 OPS_ELEMENTS(bias) {
     const uint64_t all = (uint64_t)c->p.bias.rows * c->p.bias.cols;
     FILL(2 * all, c->p.bias.cols);

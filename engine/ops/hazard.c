@@ -1,12 +1,10 @@
 #include "engine/ops/hazard.h"
 
-static bool overlap(ops_view a, ops_view b) {
-    return a.buf == b.buf && a.off < b.off + b.len && b.off < a.off + a.len;
-}
+#include "engine/ops/internal.h"
 
 static bool conflicts(const hazard_list *l, ops_view v, bool written) {
     for (size_t i = 0; i < l->n; i++)
-        if ((written || l->use[i].written) && overlap(l->use[i].view, v)) return true;
+        if ((written || l->use[i].written) && ops_overlap(l->use[i].view, v)) return true;
     return false;
 }
 

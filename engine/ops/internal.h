@@ -33,6 +33,9 @@ OPS_REF(head_norm_dg);
 OPS_REF(bias);
 OPS_REF(bias_grad);
 OPS_REF(add);
+OPS_REF(linears);
+OPS_REF(linears_dx);
+OPS_REF(linears_dw);
 OPS_REF(cast);
 
 /* Shader variants per operation, best first (variants_linear.c, variants_attn.c, variants_row.c). */
@@ -66,6 +69,9 @@ OPS_VARIANTS(head_norm_dg);
 OPS_VARIANTS(bias);
 OPS_VARIANTS(bias_grad);
 OPS_VARIANTS(add);
+OPS_VARIANTS(linears);
+OPS_VARIANTS(linears_dx);
+OPS_VARIANTS(linears_dw);
 OPS_VARIANTS(cast);
 
 /* What a call moves and looks like (cost.c): elements per operation, words per kind of push constants. */
@@ -98,11 +104,15 @@ OPS_ELEMENTS(bias);
 OPS_ELEMENTS(bias_grad);
 OPS_ELEMENTS(add);
 OPS_ELEMENTS(cast);
+OPS_ELEMENTS(linears);
+OPS_ELEMENTS(linears_dx);
+OPS_ELEMENTS(linears_dw);
 #define OPS_SHAPE_OF(member) void shape_##member(const ops_push *p, char *buf, size_t size)
 OPS_SHAPE_OF(embed);
 OPS_SHAPE_OF(embed_grad);
 OPS_SHAPE_OF(norm);
 OPS_SHAPE_OF(linear);
+OPS_SHAPE_OF(linears);
 OPS_SHAPE_OF(rope);
 OPS_SHAPE_OF(attn);
 OPS_SHAPE_OF(ew);
@@ -123,6 +133,10 @@ typedef struct {
     float (*widen)(uint16_t bits);
 } ops_storage;
 const ops_storage *storage_of(ops_dtype t);
+
+static inline bool ops_overlap(ops_view a, ops_view b) {
+    return a.buf == b.buf && a.off < b.off + b.len && b.off < a.off + a.len;
+}
 
 #define OPS_MAX_PURPOSES 16
 
@@ -164,6 +178,7 @@ struct ops_machine {
     gpu_switches switches;
     uint64_t window;   /* most elements of a view */
     uint64_t memory;   /* bytes for buffers */
+    bool fuses;        /* has kernels for joined linears, and gains by them */
     void *own;         /* the machine kind's state */
     gpu_device *owned; /* closed with the machine; NULL when the device is the caller's */
 };

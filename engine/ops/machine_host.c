@@ -88,6 +88,7 @@ static const ops_vtable host_table = {.buffer = host_buffer,
 colm_status ops_open_ref(ops_machine **ret, colm_err *err) {
     ops_machine *m = machine_new(&host_table, "reference (double, CPU)");
     if (!m) return err_nomem(err, sizeof *m, "reference machine");
+    m->fuses = true;
     *ret = m;
     return COLM_OK;
 }

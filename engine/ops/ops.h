@@ -26,6 +26,7 @@
  *                                                   head_norm_dg  X:rh stat:r dY:rh dgain:m (adds)
  *   linear        X:rh W:rh R:rh Y:wh               linear_dx     dY:rh W:rh R:rh dX:wh
  *                                                   linear_dw     dY:rh X:rh R:r dW:w
+ *   linears, linears_dx, linears_dw: the same and plan:r, for what ops_fuse makes of several
  *   bias          Y:mh b:r                          bias_grad     dY:rh db:m (adds)
  *   rope          X:mh table:r
  *   attn          Q:rh K:rh V:rh first:ru O:wh      attn_delta    O:rh dO:rh stat:m
@@ -69,6 +70,9 @@ typedef enum {
     OP_BIAS,
     OP_BIAS_GRAD,
     OP_ADD,
+    OP_LINEARS,
+    OP_LINEARS_DX,
+    OP_LINEARS_DW,
     OP_CAST,
     OP_COUNT
 } ops_id;
@@ -102,6 +106,7 @@ typedef union {
     struct abi_embed_grad embed_grad;
     struct abi_norm norm;
     struct abi_linear linear;
+    struct abi_linears linears;
     struct abi_rope rope;
     struct abi_attn attn;
     struct abi_ew ew;
@@ -245,6 +250,12 @@ COLM_MUST_USE colm_status ops_read(ops_machine *m, ops_buf b, uint64_t off, void
  * float32, then to 16 bits). */
 double *ops_doubles(ops_machine *m, ops_buf b);
 
+/* Joins neighbouring linears of one kind into one call each, where they share M and buffers and none reads what
+ * another makes but to go on with its sum, and where the machine gains by it; results have the same bits. The
+ * tables for that lie in a new buffer (purpose "step data"), *ret, which lives as long as the lists; it is as
+ * large where nothing is joined, and 0 where nothing could be. Before ops_prepare; calls change their places. */
+COLM_MUST_USE colm_status ops_fuse(ops_machine *m, ops_list *const *lists, size_t n, ops_buf *ret,
+                                   colm_err *err);
 /* Makes kernels and descriptors for every call of the list. Once; the list must not move or grow afterwards. */
 COLM_MUST_USE colm_status ops_prepare(ops_machine *m, ops_list *l, colm_err *err);
 void ops_unprepare(ops_machine *m, ops_list *l); /* before the machine closes or a viewed buffer goes */

@@ -51,3 +51,31 @@ OPS_REF(linear_dw) {
         }
     }
 }
+
+/* Joined linears (abi_linears): block by block, each as a call of its own. All tiles of a result name the same
+ * blocks; the one of its first row and column stands for them. */
+static void each_block(const ops_push *push, void *const t[OPS_MAX_TENSORS],
+                       void (*one)(const ops_push *p, void *const t[OPS_MAX_TENSORS])) {
+    const struct abi_linears *p = &push->linears;
+    const double *plan = t[4];
+    for (size_t i = 0; i < p->tiles; i++) {
+        const double *tile = plan + 4 * i;
+        for (size_t k = 0; k < (size_t)tile[1] && !(tile[2] > 0 || tile[3] > 0); k++) {
+            const double *b = plan + 4 * (p->tiles + 3 * ((size_t)tile[0] + k));
+            uint32_t n[9];
+            for (int v = 0; v < 9; v++) n[v] = (uint32_t)b[v];
+            ops_push call = {.linear = {p->M, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8] | (!k && p->init)}};
+            one(&call, (void *[OPS_MAX_TENSORS]){t[0], t[1], k ? t[3] : t[2], t[3]});
+        }
+    }
+}
+
+OPS_REF(linears) {
+    each_block(push, t, ref_linear);
+}
+OPS_REF(linears_dx) {
+    each_block(push, t, ref_linear_dx);
+}
+OPS_REF(linears_dw) {
+    each_block(push, t, ref_linear_dw);
+}

@@ -4,6 +4,9 @@
 static uint64_t flops_linear(const ops_push *p) {
     return 2ull * p->linear.M * p->linear.N * p->linear.K;
 }
+static uint64_t flops_linears(const ops_push *p) {
+    return 128ull * p->linears.M * p->linears.work;
+}
 /* T(T+1)/2 pairs a sequence; each pair costs `products` dot products of hd. */
 static uint64_t attn_pairs(const struct abi_attn *a, uint64_t products) {
     return products * a->rows * (a->T + 1ull) / 2 * a->heads * a->hd * 2;
@@ -79,6 +82,9 @@ static const ops_row table[OP_COUNT] = {
     [OP_LINEAR] = ROW(linear, linear, "rrrw", "hhhh", flops_linear),
     [OP_LINEAR_DX] = ROW(linear_dx, linear, "rrrw", "hhhh", flops_linear),
     [OP_LINEAR_DW] = ROW(linear_dw, linear, "rrrw", "hhff", flops_linear),
+    [OP_LINEARS] = ROW(linears, linears, "rrrwr", "hhhhf", flops_linears),
+    [OP_LINEARS_DX] = ROW(linears_dx, linears, "rrrwr", "hhhhf", flops_linears),
+    [OP_LINEARS_DW] = ROW(linears_dw, linears, "rrrwr", "hhfff", flops_linears),
     [OP_ROPE] = ROW(rope, rope, "mr", "hf", flops_rope),
     [OP_ATTN] = ROW(attn, attn, "rrrrwm", "hhhuhf", flops_attn),
     [OP_ATTN_DELTA] = ROW(attn_delta, attn, "rrm", "hhf", flops_attn_delta),

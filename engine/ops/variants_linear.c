@@ -78,6 +78,18 @@ static bool suits_none(const ops_push *p) {
 #define GPU_linear_dw \
     GPU_TILES("2", tiles_linear_dw, suits_dw_128x128, suits_dw_128x64, suits_dw_64x64, suits_dw_64x32, NULL)
 
+/* Of joined linears: tiles of columns on x, of rows on y; of weight gradients every tile stands in the table.
+ */
+static void groups_linears(const ops_push *p, uint32_t groups[3]) {
+    tiles(p->linears.M, p->linears.tiles * ABI_LINEARS_TILE, groups);
+}
+static void groups_linears_dx(const ops_push *p, uint32_t groups[3]) {
+    groups_linears(p, groups);
+}
+static void groups_linears_dw(const ops_push *p, uint32_t groups[3]) {
+    groups_fold(p->linears.tiles, 1, groups);
+}
+
 /* Without the optimiser, which reorders the unrolled body and slows CPU devices down. */
 #define LINEAR_VARIANTS(id, mode)                                                                       \
     const ops_variant variants_##id[] = {                                                               \
@@ -92,3 +104,12 @@ static bool suits_none(const ops_push *p) {
 LINEAR_VARIANTS(linear, "0");
 LINEAR_VARIANTS(linear_dx, "1");
 LINEAR_VARIANTS(linear_dw, "2");
+
+#define LINEARS_VARIANTS(id, mode)                                                                        \
+    const ops_variant variants_##id[] = {{"cpu", "linear_cpu.comp", "JOINED=1 MODE=" mode, .subgroup = 8, \
+                                          .texels = true, .groups = groups_##id}};                        \
+    const size_t n_variants_##id = sizeof variants_##id / sizeof *variants_##id
+
+LINEARS_VARIANTS(linears, "0");
+LINEARS_VARIANTS(linears_dx, "1");
+LINEARS_VARIANTS(linears_dw, "2");
