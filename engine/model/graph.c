@@ -203,9 +203,9 @@ void model_graph_free(model_graph **pg) {
         ops_unprepare(g->s->machine, lists[i]);
         ops_list_done(lists[i]);
     }
-    ops_buf *bufs[] = {&g->joined, &g->tokens, &g->targets,  &g->list,      &g->start,    &g->order,    &g->rope,
-                       &g->nll,    &g->top,      &g->partial,   &g->clip,     &g->first[0], &g->first[1],
-                       &g->pos,    &g->pos_list, &g->pos_start, &g->pos_order};
+    ops_buf *bufs[] = {&g->joined,   &g->tokens, &g->targets,  &g->list,      &g->start,    &g->order,
+                       &g->rope,     &g->nll,    &g->top,      &g->partial,   &g->clip,     &g->first[0],
+                       &g->first[1], &g->pos,    &g->pos_list, &g->pos_start, &g->pos_order};
     for (act_pool p = 0; p < POOLS; p++) ops_buffer_free(g->s->machine, &g->pool[p]);
     for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++) ops_buffer_free(g->s->machine, bufs[i]);
     void *blocks[] = {g->layer,      g->host_nll,   g->host_list,  g->host_start,

@@ -22,7 +22,8 @@ static colm_status input_gradient(model_graph *g, const product *of, size_t n, u
                 if (w == MODEL_NO_TENSOR) continue;
                 const act *dy = of[k].dy;
                 ops_view out = act_view(g, dx);
-                ops_call c = {.op = OP_LINEAR_DX, .t = {act_view(g, dy), model_state_weight(g->s, w), out, out}};
+                ops_call c = {.op = OP_LINEAR_DX,
+                              .t = {act_view(g, dy), model_state_weight(g->s, w), out, out}};
                 c.p.linear = (struct abi_linear){.M = g->rows,
                                                  .N = act_width(g, dy->space, i),
                                                  .K = act_width(g, dx->space, j),

@@ -365,7 +365,7 @@ colm_status ops_open_gpu(gpu_device *d, const ops_machine_params *p, ops_machine
     *o = (gpu_own){.device = d, .info = g, .kernels = kernels, .sync = p->sync, .watched = s->hazards};
     o->watch.drop = s->drop_barrier;
     m->own = o;
-    m->fuses = kernels == classes[CLASS_CPU];
+    m->fuses = kernels == ops_classes[OPS_CLASS_CPU];
     if (g->kind != GPU_CPU || s->alloc_cap) m->memory = g->memory;
     m->switches = *s;
     /* Without texels their number bounds nothing. */

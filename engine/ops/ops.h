@@ -253,7 +253,8 @@ double *ops_doubles(ops_machine *m, ops_buf b);
 /* Joins neighbouring linears of one kind into one call each, where they share M and buffers and none reads what
  * another makes but to go on with its sum, and where the machine gains by it; results have the same bits. The
  * tables for that lie in a new buffer (purpose "step data"), *ret, which lives as long as the lists; it is as
- * large where nothing is joined, and 0 where nothing could be. Before ops_prepare; calls change their places. */
+ * large where nothing is joined, and 0 where nothing could be. Before ops_prepare; calls change their places.
+ */
 COLM_MUST_USE colm_status ops_fuse(ops_machine *m, ops_list *const *lists, size_t n, ops_buf *ret,
                                    colm_err *err);
 /* Makes kernels and descriptors for every call of the list. Once; the list must not move or grow afterwards. */

@@ -64,7 +64,8 @@ static void each_block(const ops_push *push, void *const t[OPS_MAX_TENSORS],
             const double *b = plan + 4 * (p->tiles + 3 * ((size_t)tile[0] + k));
             uint32_t n[9];
             for (int v = 0; v < 9; v++) n[v] = (uint32_t)b[v];
-            ops_push call = {.linear = {p->M, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8] | (!k && p->init)}};
+            ops_push call = {
+                .linear = {p->M, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8] | (!k && p->init)}};
             one(&call, (void *[OPS_MAX_TENSORS]){t[0], t[1], k ? t[3] : t[2], t[3]});
         }
     }

@@ -10,13 +10,17 @@
 
 /* NMSE: what one rounding does 1e-13; exp, log, rsqrt and short sums 1e-11; products and attention 1e-10. */
 static const double limits[OP_COUNT] = {
-    [OP_EMBED] = 1e-13,     [OP_EMBED_GRAD] = 1e-12, [OP_NORM] = 1e-11,         [OP_NORM_DX] = 1e-11,
-    [OP_NORM_DG] = 1e-11,   [OP_LINEAR] = 1e-10,     [OP_LINEAR_DX] = 1e-10,    [OP_LINEAR_DW] = 1e-10,
-    [OP_ROPE] = 1e-13,      [OP_ATTN] = 1e-10,       [OP_ATTN_DELTA] = 1e-10,   [OP_ATTN_DQ] = 1e-10,
-    [OP_ATTN_DKV] = 1e-10,  [OP_SWIGLU] = 1e-11,     [OP_SWIGLU_GRAD] = 1e-11,  [OP_XENT] = 1e-11,
-    [OP_XENT_GRAD] = 1e-11, [OP_SUMSQ] = 1e-12,      [OP_CLIP] = 1e-12,         [OP_ADAMW] = 1e-13,
-    [OP_ZERO] = 0,          [OP_HEAD_NORM] = 1e-11,  [OP_HEAD_NORM_DX] = 1e-11, [OP_HEAD_NORM_DG] = 1e-11,
-    [OP_BIAS] = 1e-13,      [OP_BIAS_GRAD] = 1e-11,  [OP_ADD] = 1e-13,          [OP_CAST] = 0,
+    [OP_EMBED] = 1e-13,      [OP_EMBED_GRAD] = 1e-12,   [OP_NORM] = 1e-11,
+    [OP_NORM_DX] = 1e-11,    [OP_NORM_DG] = 1e-11,      [OP_LINEAR] = 1e-10,
+    [OP_LINEAR_DX] = 1e-10,  [OP_LINEAR_DW] = 1e-10,    [OP_LINEARS] = 1e-10,
+    [OP_LINEARS_DX] = 1e-10, [OP_LINEARS_DW] = 1e-10,   [OP_ROPE] = 1e-13,
+    [OP_ATTN] = 1e-10,       [OP_ATTN_DELTA] = 1e-10,   [OP_ATTN_DQ] = 1e-10,
+    [OP_ATTN_DKV] = 1e-10,   [OP_SWIGLU] = 1e-11,       [OP_SWIGLU_GRAD] = 1e-11,
+    [OP_XENT] = 1e-11,       [OP_XENT_GRAD] = 1e-11,    [OP_SUMSQ] = 1e-12,
+    [OP_CLIP] = 1e-12,       [OP_ADAMW] = 1e-13,        [OP_ZERO] = 0,
+    [OP_HEAD_NORM] = 1e-11,  [OP_HEAD_NORM_DX] = 1e-11, [OP_HEAD_NORM_DG] = 1e-11,
+    [OP_BIAS] = 1e-13,       [OP_BIAS_GRAD] = 1e-11,    [OP_ADD] = 1e-13,
+    [OP_CAST] = 0,
 };
 
 double scene_limit(ops_id op) {
@@ -133,6 +137,41 @@ static void linear(scene *s, const uint32_t *n) {
     CALL(s, OP_LINEAR, linear, p, X, W, Y, Y);
     CALL(s, OP_LINEAR_DX, linear, p, Y, W, X, X);
     CALL(s, OP_LINEAR_DW, linear, p, Y, X, W, W);
+}
+
+/* Products of two weight matrices in one call. n: rows, outputs of the one and of the other, inputs, added. */
+static void linears(scene *s, const uint32_t *n) {
+    uint32_t M = n[0], N = n[1] + n[2], K = n[3], xo = offset(s, 0), wo = offset(s, 1), yo = offset(s, 2);
+    struct abi_linear p = {M, N, K, stride(s, 0, K), xo, wo + K + n[4] * 8, wo, yo + N, yo, n[4]};
+    struct abi_linears all = {.M = M, .init = n[4], .work = N * K / 64};
+    snprintf(s->shape, sizeof s->shape, "%u rows, %u and %u from %u%s", M, n[1], n[2], K,
+             n[4] ? ", added" : "");
+    uint32_t X = tiled(s, M, K, p.ldx, xo, 1), W = matrix(s, N, K, p.ldw, wo, 1);
+    uint32_t Y = tiled(s, M, N, p.ldy, yo, 1), plan[3];
+    for (uint32_t mode = 0; mode < 3;
+         mode++) { /* linear, input gradient: one sum of two blocks, weight gradient */
+        uint32_t rows[] = {mode == 2 ? n[1] : 1, mode == 2 ? n[2] : 1},
+                 cols[] = {mode ? K : n[1], mode ? K : n[2]};
+        uint32_t results = mode == 1 ? 1 : 2, at = 0;
+        float v[4 * (2 * 64 + 6)] = {0};
+        for (uint32_t b = 0; b < results; b++)
+            for (uint32_t r = 0; r < rows[b]; r += ABI_LINEARS_TILE)
+                for (uint32_t c = 0; c < cols[b]; c += ABI_LINEARS_TILE, at += 4)
+                    v[at] = (float)b, v[at + 1] = (float)(3 - results), v[at + 2] = (float)r,
+                    v[at + 3] = (float)c;
+        all.tiles = at / 4;
+        for (uint32_t b = 0; b < 2; b++, at += 12) {
+            uint32_t w = p.wo + b * n[1] * p.ldw, y = p.yo + b * n[1], init = mode == 1 && b;
+            const uint32_t block[] = {n[1 + b], K, p.ldx, p.xo, p.ldw, w, p.ldy, y, init};
+            for (uint32_t i = 0; i < 9; i++) v[at + i] = (float)block[i];
+        }
+        plan[mode] = result(s, at);
+        if (s->t[plan[mode]].bits) memcpy(&s->t[plan[mode]].bits[SCENE_FRAME], v, at * sizeof *v);
+        ops_id op = mode == 0 ? OP_LINEARS : mode == 1 ? OP_LINEARS_DX : OP_LINEARS_DW;
+        if (mode == 0) CALL(s, op, linears, all, X, W, Y, Y, plan[mode]);
+        if (mode == 1) CALL(s, op, linears, all, Y, W, X, X, plan[mode]);
+        if (mode == 2) CALL(s, op, linears, all, Y, X, W, W, plan[mode]);
+    }
 }
 
 /* n: B, T, heads, key heads, head size, window (0: no mask), cap, map. */
@@ -277,6 +316,9 @@ static const struct {
     {linear, {17, 264, 88, 0}},
     {linear, {16, 40, 24, 1}},
     {linear, {129, 72, 344, 0}},
+    {linears, {1, 8, 8, 8, 0}},
+    {linears, {33, 40, 24, 88, 1}},
+    {linears, {130, 72, 64, 104, 0}},
     {rope, {1, 1, 1, 16}},
     {rope, {2, 17, 3, 6}},
     {rope, {1, 33, 2, 64}},

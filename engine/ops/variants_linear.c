@@ -80,13 +80,11 @@ static bool suits_none(const ops_push *p) {
 
 /* Of joined linears: tiles of columns on x, of rows on y; of weight gradients every tile stands in the table.
  */
-static void groups_linears(const ops_push *p, uint32_t groups[3]) {
-    tiles(p->linears.M, p->linears.tiles * ABI_LINEARS_TILE, groups);
+static void tiles_linears(const ops_push *p, const uint32_t tile[2], uint32_t groups[3]) {
+    tiles(p->linears.M, p->linears.tiles * ABI_LINEARS_TILE, tile, groups);
 }
-static void groups_linears_dx(const ops_push *p, uint32_t groups[3]) {
-    groups_linears(p, groups);
-}
-static void groups_linears_dw(const ops_push *p, uint32_t groups[3]) {
+static void tiles_linears_dw(const ops_push *p, const uint32_t tile[2], uint32_t groups[3]) {
+    (void)tile;
     groups_fold(p->linears.tiles, 1, groups);
 }
 
@@ -105,11 +103,12 @@ LINEAR_VARIANTS(linear, "0");
 LINEAR_VARIANTS(linear_dx, "1");
 LINEAR_VARIANTS(linear_dw, "2");
 
-#define LINEARS_VARIANTS(id, mode)                                                                        \
-    const ops_variant variants_##id[] = {{"cpu", "linear_cpu.comp", "JOINED=1 MODE=" mode, .subgroup = 8, \
-                                          .texels = true, .groups = groups_##id}};                        \
+#define JOINED_VARIANTS(id, mode, count)                                                                 \
+    const ops_variant variants_##id[] = {{"cpu", NULL, "linear_cpu.comp", "JOINED=1 MODE=" mode,         \
+                                          .subgroup = 8, .texels = true, .tile = {32, ABI_LINEARS_TILE}, \
+                                          .tiles = count}};                                              \
     const size_t n_variants_##id = sizeof variants_##id / sizeof *variants_##id
 
-LINEARS_VARIANTS(linears, "0");
-LINEARS_VARIANTS(linears_dx, "1");
-LINEARS_VARIANTS(linears_dw, "2");
+JOINED_VARIANTS(linears, "0", tiles_linears);
+JOINED_VARIANTS(linears_dx, "1", tiles_linears);
+JOINED_VARIANTS(linears_dw, "2", tiles_linears_dw);
