@@ -116,7 +116,7 @@ static void comes_alive(ops_machine *m, const growth *k, const model_weights *bi
 }
 
 static void grow_all(void) {
-    for (size_t i = 0; i < run_n_machines(); i++) {
+    for (size_t i = 0; i < RUN_MACHINES; i++) {
         ops_machine *m = test_machine(run_machines[i]);
         for (size_t n = 0; m && n < sizeof growths / sizeof *growths; n++) {
             const growth *k = &growths[n];

@@ -25,10 +25,7 @@ static model_precision run_precision;
 
 static const char *const run_machines[] = {"reference", "cpu", "gpu", "portable"};
 
-/* Those that run the precision: devices learn the others' kernels next. */
-static inline size_t run_n_machines(void) {
-    return run_precision == PRECISION_F32 ? sizeof run_machines / sizeof *run_machines : 1;
-}
+#define RUN_MACHINES (sizeof run_machines / sizeof *run_machines)
 
 /* Without one the first gradients of a new chain vanish in float16. */
 static inline double run_loss_scale(void) {
@@ -37,7 +34,7 @@ static inline double run_loss_scale(void) {
 
 /* body on every machine and shape; without a device the case is skipped after the reference. */
 static inline void run_everywhere(void (*body)(ops_machine *m, const run_shape *shape)) {
-    for (size_t i = 0; i < run_n_machines(); i++) {
+    for (size_t i = 0; i < RUN_MACHINES; i++) {
         ops_machine *m = test_machine(run_machines[i]);
         for (size_t k = 0; m && k < RUN_SHAPES; k++) {
             int bad = test_bad_;

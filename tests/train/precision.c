@@ -5,8 +5,6 @@
 #include "tests/model/runs.h"
 #include "tests/train/jobs.h"
 
-#define MACHINES 1 /* of run_machines: the reference */
-
 enum { B = 2, T = 16, ROWS = B * T };
 
 /* The pure function */
@@ -112,7 +110,7 @@ static void overflow(ops_machine *m) {
 
 static void an_overflow_skips_the_step_and_nothing_else(void) {
     run_precision = PRECISION_F16;
-    for (size_t i = 0; i < MACHINES; i++) {
+    for (size_t i = 0; i < RUN_MACHINES; i++) {
         ops_machine *m = test_machine(run_machines[i]);
         if (m) overflow(m);
         ops_close(&m);
@@ -123,7 +121,7 @@ static void an_overflow_skips_the_step_and_nothing_else(void) {
 /* In float32 and bfloat16 a power of two as loss scale changes no bit of the update. */
 static void a_power_of_two_changes_no_bit(void) {
     for (run_precision = PRECISION_F32; run_precision <= PRECISION_BF16; run_precision++)
-        for (size_t i = 0; i < MACHINES; i++) {
+        for (size_t i = 0; i < RUN_MACHINES; i++) {
             ops_machine *m = test_machine(run_machines[i]);
             model_weights *w = run_weights(&shape);
             uint8_t *x[2] = {NULL, NULL};
@@ -168,7 +166,7 @@ static model_weights *gradients(ops_machine *m, const model_weights *w, double s
 
 static void gradients_are_close_to_float32(void) {
     static const double limit[PRECISIONS] = {0, 4e-3, 1e-4};
-    for (size_t i = 0; i < MACHINES; i++) {
+    for (size_t i = 0; i < RUN_MACHINES; i++) {
         ops_machine *m = test_machine(run_machines[i]);
         model_weights *w = run_weights(&shape), *want = m ? gradients(m, w, 1) : NULL;
         for (run_precision = PRECISION_BF16; m && run_precision < PRECISIONS; run_precision++) {
@@ -218,7 +216,7 @@ static colm_status run_job(ops_machine *m, model_precision p, train_job job, cou
 
 static void learns_as_float32_does(void) {
     static const double limit[PRECISIONS] = {0, 5e-3, 5e-3};
-    for (size_t i = 0; i < MACHINES; i++) {
+    for (size_t i = 0; i < RUN_MACHINES; i++) {
         ops_machine *m = test_machine(run_machines[i]);
         double loss[PRECISIONS];
         for (model_precision p = PRECISION_F32; m && p < PRECISIONS; p++) {
@@ -244,7 +242,7 @@ static void learns_as_float32_does(void) {
 /* Losses that weigh a thousandfold overflow at first: the scale falls, which is counted, and the training ends
  * well. A millionfold no scale can help: it fails, and says what to do. */
 static void what_overflows_is_counted_or_fails(void) {
-    for (size_t i = 0; i < MACHINES; i++) {
+    for (size_t i = 0; i < RUN_MACHINES; i++) {
         colm_err err = {0};
         course c = {0};
         train_result r = {0};
@@ -288,7 +286,7 @@ static void memory_is_planned(void) {
     for (p.precision = PRECISION_F32; p.precision < PRECISIONS; p.precision++)
         CHECK_OK(train_memory(&c, &p, &bytes[p.precision], &err), err);
     CHECK((double)bytes[PRECISION_BF16] < 0.9 * (double)bytes[PRECISION_F32]);
-    for (size_t i = 0; i < MACHINES; i++) {
+    for (size_t i = 0; i < RUN_MACHINES; i++) {
         ops_machine *m = test_machine(run_machines[i]);
         course unused;
         train_result r = {0};
