@@ -35,6 +35,7 @@ typedef struct {
     model_state *s;
     model_graph *g;
     uint64_t t; /* updates so far */
+    double clip;
 } trainer;
 
 static const run_shape shape = {"two chains", 2, 8, 2, 50, {{16, 4, 2, 24}, {9, 2, 1, 13}}};
@@ -42,7 +43,7 @@ static const run_shape shape = {"two chains", 2, 8, 2, 50, {{16, 4, 2, 24}, {9, 
 static bool trainer_open(ops_machine *m, const model_weights *w, trainer *t) {
     colm_err err = {0};
     graph_params p = {.B = B, .T = T, .train = true};
-    *t = (trainer){0};
+    *t = (trainer){.clip = 1};
     return CHECK_OK(run_state(m, w, 0, &t->s, &err), err) &&
            CHECK_OK(model_graph_create(t->s, &p, &t->g, &err), err);
 }
@@ -55,7 +56,7 @@ static void trainer_close(trainer *t) {
 static graph_report step(trainer *t, uint64_t batch, double scale) {
     colm_err err = {0};
     graph_report r = {0};
-    graph_update u = {3e-3, 0.9, 0.95, 1e-6, 0.1, 1, t->t + 1};
+    graph_update u = {3e-3, 0.9, 0.95, 1e-6, 0.1, t->clip, t->t + 1};
     uint32_t ids[2 * ROWS];
     test_tokens(batch, shape.vocab, ROWS, ids, ids + ROWS);
     model_graph_scale_loss(t->g, scale);
@@ -118,25 +119,31 @@ static void an_overflow_skips_the_step_and_nothing_else(void) {
     run_precision = PRECISION_F32;
 }
 
-/* In float32 and bfloat16 a power of two as loss scale changes no bit of the update. */
+/* In float32 and bfloat16 a power of two as loss scale changes no bit of the update or the report. */
 static void a_power_of_two_changes_no_bit(void) {
     for (run_precision = PRECISION_F32; run_precision <= PRECISION_BF16; run_precision++)
         for (size_t i = 0; i < RUN_MACHINES; i++) {
             ops_machine *m = test_machine(run_machines[i]);
             model_weights *w = run_weights(&shape);
             uint8_t *x[2] = {NULL, NULL};
+            double norm[2] = {0};
             size_t n[2] = {0};
             for (int k = 0; m && k < 2; k++) {
                 trainer t;
                 graph_report r = {0};
                 if (trainer_open(m, w, &t)) {
-                    for (uint64_t s = 0; s < 3; s++) r = step(&t, s, k ? 1024 : 1);
+                    for (uint64_t s = 0; s < 4; s++) {
+                        t.clip = s % 2 ? 0.5 : 0;
+                        r = step(&t, s, k ? 1024 : 1);
+                    }
+                    norm[k] = r.grad_norm;
                     CHECK(isfinite(r.grad_norm) && !r.skipped);
                     x[k] = all_of(m, t.s, &n[k]);
                 }
                 trainer_close(&t);
             }
             if (m) CHECK(n[0] && n[0] == n[1] && memcmp(x[0], x[1], n[0]) == 0);
+            CHECK_NEAR(norm[1], norm[0], 0);
             free(x[0]), free(x[1]);
             model_weights_free(&w);
             ops_close(&m);
@@ -270,6 +277,29 @@ static void what_overflows_is_counted_or_fails(void) {
     }
 }
 
+/* The first update after skipped steps is a first step of AdamW: without decay it moves what has a gradient by
+ * the learning rate. Were the skipped ones counted, it would move by half of that. */
+static void bias_correction_counts_updates(void) {
+    for (size_t i = 0; i < RUN_MACHINES; i++) {
+        colm_err err = {0};
+        course c = {0};
+        train_result r = {0};
+        double most = 0;
+        ops_machine *m = test_machine(run_machines[i]);
+        if (!m) continue;
+        model_weights *w = weights(), *start = copy(w);
+        train_job job = job_of(5);
+        job.params.lambda[1] = 1000, job.params.decay = 0;
+        CHECK_OK(run_job(m, PRECISION_F16, job, &c, &r, w, &err), err);
+        CHECK(r.skipped == 4 && c.skipped[3] == 4);
+        for (size_t k = 0; k < w->n_elems; k++)
+            most = run_worse(most, fabs((double)w->data[k] - start->data[k]));
+        CHECK_NEAR(most, train_lr(&job.params, 4), 1e-3 * train_lr(&job.params, 4));
+        model_weights_free(&w), model_weights_free(&start);
+        ops_close(&m);
+    }
+}
+
 /* 16 bits halve what is stored in them, and a working copy comes on top. */
 static void memory_is_planned(void) {
     colm_err err = {0};
@@ -310,6 +340,7 @@ int main(void) {
     TEST(gradients_are_close_to_float32);
     TEST(learns_as_float32_does);
     TEST(what_overflows_is_counted_or_fails);
+    TEST(bias_correction_counts_updates);
     TEST(memory_is_planned);
     corpus_close(&texts);
     scratch_close(&folder);
