@@ -139,7 +139,7 @@ static void grow_all(void) {
 }
 
 static void families_grow(void) {
-    for (run_precision = PRECISION_F32; run_precision < PRECISIONS; run_precision++) grow_all();
+    for (run_precision = PRECISION_F32; run_precision <= PRECISION_BF16; run_precision++) grow_all();
     run_precision = PRECISION_F32;
 }
 
