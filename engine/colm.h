@@ -101,14 +101,15 @@ typedef struct {
     const char *cases;       /* letters of the cases; NULL: all */
     uint32_t batch, context; /* 0: 8 x 256 */
     double seconds;          /* per case; 0: 5 */
+    const char *precision;   /* "f32", "bf16" or "f16", as in experiment files; NULL: "f32" */
     bool interleave;         /* one step of each case in turn, all in memory at once: for their ratios */
     bool profile; /* then where a step's time goes, by operation: timestamps within a step where the device has
                      them */
     bool shapes;  /* the same by operation and shape */
     bool alone;   /* then every operation alone, at each of its shapes; not with the other two */
 } colm_bench_params;
-/* A table of the cases, or of the operations that a profile asks for. JSON is an object: "device", "kernels",
- * "ceilings", "cases" and "operations", an array each. */
+/* A table of the cases, or of the operations that a profile asks for. JSON is an object: "device",
+ * "precision", "ceilings", "cases" and "operations", an array each. */
 colm_status colm_bench(const colm_bench_params *p, colm_format f, char **ret_text, colm_err *err);
 
 /* Reading results; db as above. See results/README.md for what the columns mean. */

@@ -11,7 +11,7 @@
 
 /* Everything an option can set. */
 typedef struct {
-    const char *db, *device, *kernels, *submit, *seconds, *batch, *context;
+    const char *db, *device, *kernels, *submit, *seconds, *batch, *context, *precision;
     bool json, csv, fresh, sync, validate, interleave, profile, shapes, alone, unsafe, help;
     const char *word[64]; /* what is not an option */
     size_t n_words;
@@ -42,6 +42,9 @@ static const option opt_interleave = {"--interleave", NULL, OFF(interleave),
 static const option opt_seconds = {"--seconds", "N", OFF(seconds), "of measured steps per case; 5"};
 static const option opt_batch = {"--batch", "N", OFF(batch), "sequences in a step; 8"};
 static const option opt_context = {"--context", "N", OFF(context), "tokens of a sequence; 256"};
+static const option opt_precision = {"--precision", "TYPE", OFF(precision),
+                                     "f32 (default), bf16 or f16: how working weights and\n"
+                                     "activations are stored"};
 static const option opt_sync = {"--sync", NULL, OFF(sync), "wait after every dispatch; to find faults"};
 static const option opt_validate = {"--validate", NULL, OFF(validate),
                                     "load the Khronos validation layer; what it says\n"
@@ -124,7 +127,7 @@ static const command commands[] = {
      1,
      do_bench,
      "measure whole training steps on a device",
-     "CASES are letters, all when left out (vocabulary 4096, float32):\n"
+     "CASES are letters, all when left out (vocabulary 4096):\n"
      "  a  dense, width 256, 6 layers       e  dense, width 512, 8 layers\n"
      "  b  the same in chains {4,4}         f  dense, width 320, 6 layers\n"
      "  c  the same in chains {2,2,2,2}     g  CoLM-Air {4,4}, else as b\n"
@@ -134,7 +137,7 @@ static const command commands[] = {
      "bytes; small tensors that caches hold can pass 1. Compare runs on a quiet\n"
      "machine, several times; LP_NUM_THREADS sets the threads of lavapipe.",
      {&opt_interleave, &opt_profile, &opt_shapes, &opt_alone, &opt_seconds, &opt_batch, &opt_context,
-      &opt_device, &opt_kernels, &opt_json, &opt_csv}},
+      &opt_precision, &opt_device, &opt_kernels, &opt_json, &opt_csv}},
     {"compare",
      "EXPERIMENT | RUN...",
      1,
@@ -295,7 +298,8 @@ static colm_status do_bench(const args *a, colm_err *err) {
                            .interleave = a->interleave,
                            .profile = a->profile,
                            .shapes = a->shapes,
-                           .alone = a->alone};
+                           .alone = a->alone,
+                           .precision = a->precision};
     colm_status st = whole_number("--batch", a->batch, &p.batch, err);
     if (!st) st = whole_number("--context", a->context, &p.context, err);
     if (!st) st = number("--seconds", a->seconds, 1e6, &p.seconds, err);

@@ -189,6 +189,7 @@ static colm_status to_json(const bench *b, const ops_machine *m, str *out, colm_
         str_add(out, "{");
         print_key_text(out, "device", ops_machine_name(m));
         print_key_text(out, "version", colm_version());
+        print_key_text(out, "precision", model_precision_name[b->params.precision]);
         str_add(out, ",\"ceilings\":{");
         print_key_real(out, "gflop_per_s", has ? c->flops / 1e9 : (double)NAN);
         print_key_real(out, "memory_gb_per_s", has ? c->memory / 1e9 : (double)NAN);
@@ -209,6 +210,7 @@ static colm_status print_all(const bench *b, const ops_machine *m, colm_format f
     if (f == COLM_JSON) return to_json(b, m, out, err);
     if (f == COLM_TABLE) {
         str_addf(out, "device: %s\n", ops_machine_name(m));
+        if (b->params.precision) str_addf(out, "precision: %s\n", model_precision_name[b->params.precision]);
         say_ceilings(b, out);
         str_add(out, "\n");
         if (b->params.look) say_profiles(b, out);
@@ -233,6 +235,12 @@ static colm_status choose(const char *letters, bench *b, colm_err *err) {
     return b->n ? COLM_OK : err_set(err, COLM_E_INPUT, "no case is named; there are %s", all);
 }
 
+static colm_status read_precision(const char *name, model_precision *ret, colm_err *err) {
+    for (model_precision p = 0; p < PRECISIONS; p++)
+        if (!name || strcmp(name, model_precision_name[p]) == 0) return *ret = p, COLM_OK;
+    return err_set(err, COLM_E_INPUT, "no precision \"%s\"; there are f32, bf16 and f16", name);
+}
+
 colm_status colm_bench(const colm_bench_params *q, colm_format f, char **ret_text, colm_err *err) {
     const colm_device_params *d = &q->device;
     const ops_open_params p = {.device = d->device,
@@ -250,6 +258,7 @@ colm_status colm_bench(const colm_bench_params *q, colm_format f, char **ret_tex
     b.params.look = q->alone ? BENCH_ALONE : q->profile || q->shapes ? BENCH_INSIDE : BENCH_STEPS;
     b.params.ceiling = &b.ceiling;
     colm_status st = choose(q->cases, &b, err);
+    if (!st) st = read_precision(q->precision, &b.params.precision, err);
     if (!st && q->alone && (q->profile || q->shapes))
         st = err_set(err, COLM_E_USAGE,
                      "operations alone, or a profile of steps: ask for one of them at a time");

@@ -56,13 +56,15 @@ static graph_update next_update(bench_run *r) {
     return (graph_update){3e-4, 0.9, 0.95, 1e-8, 0.1, 1, ++r->done};
 }
 
-static colm_status open_run(ops_machine *m, const bench_case *c, uint32_t B, uint32_t T, bench_run *r,
-                            colm_err *err) {
+static colm_status open_run(ops_machine *m, const bench_case *c, uint32_t B, uint32_t T,
+                            model_precision precision, bench_run *r, colm_err *err) {
     const graph_params gp = {.B = B, .T = T, .train = true};
     colm_status st = model_weights_init(&c->config, 1, &r->w, err);
-    if (!st) st = model_state_create(m, r->w, c->frozen, &r->s, err);
+    const model_trained what = {.frozen = c->frozen, .precision = precision};
+    if (!st) st = model_state_create_trained(m, r->w, what, &r->s, err);
     if (!st) st = model_graph_create(r->s, &gp, &r->g, err);
     if (st) return st;
+    if (precision == PRECISION_F16) model_graph_scale_loss(r->g, 1024); /* no step of random tokens overflows */
     r->tokens = (uint64_t)B * T;
     r->ids = mem_alloc(2 * r->tokens, sizeof *r->ids);
     if (!r->ids) return err_nomem(err, 2 * r->tokens * sizeof *r->ids, "batch");
@@ -147,7 +149,7 @@ static colm_status start(ops_machine *m, const bench_case *c, const bench_params
     const double began = clock_seconds();
     r->time = mem_alloc(MAX_STEPS, sizeof *r->time);
     if (!r->time) return err_nomem(err, MAX_STEPS * sizeof *r->time, "times of steps");
-    colm_status st = open_run(m, c, B, T, run, err);
+    colm_status st = open_run(m, c, B, T, p->precision, run, err);
     r->tokens = run->tokens;
     r->memory = ops_bytes(m, NULL) - before;
     r->flops = (double)B * (double)(model_flops_forward(&c->config, c->config.n_chains, T) +

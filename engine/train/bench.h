@@ -27,6 +27,7 @@ typedef struct {
     double seconds;          /* of measured steps per case, at least 5 steps; 0: 5 s */
     bool interleave;         /* all cases are in memory at once and take a step each in turn, so that what
                                 disturbs one disturbs all: for their ratios */
+    model_precision precision;
     bench_look look;
     bool by_shape;              /* of BENCH_INSIDE: each shape of an operation by itself */
     const ops_ceiling *ceiling; /* what shares are taken of; NULL: none */

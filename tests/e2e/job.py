@@ -208,6 +208,36 @@ def the_plan_knows_the_memory(bench):
     equal(planned, found, "plan and run")
 
 
+def in_sixteen_bits(bench):
+    """Grown and certified in 16 bits, close to float32, and told wherever runs are."""
+    device, db = bench.need_vulkan(), bench.new_db()
+    spec = experiment(precision="bf16")
+    spec["arms"] = {arm: spec["arms"][arm] for arm in ("base", "expand")}
+    spec["arms"]["f16"] = {**spec["arms"]["base"], "precision": "f16"}
+    spec["arms"]["f32"] = {**spec["arms"]["base"], "precision": "f32"}
+    plan = bench.json("plan", bench.write(spec))
+    equal({r["arm"]: r["precision"] for r in plan}, {"base": "bf16", "expand": "bf16", "f16": "f16", "f32": "f32"}, "plan")
+    bench.run(spec, db, "--device", device).expect()
+    equal(dict(select(db, "SELECT arm, precision FROM run")), {"base": "bf16", "expand": "bf16", "f16": "f16", "f32": "f32"}, "runs")
+    loss = dict(select(db, "SELECT r.arm, m.value FROM metric m JOIN stage s ON s.id = m.stage JOIN run r ON r.id = s.run "
+                           "WHERE m.name = 'loss' AND r.arm <> 'expand' ORDER BY m.step"))
+    for arm in ("base", "f16"):
+        check(0 < abs(loss[arm] - loss["f32"]) <= 0.02 * loss["f32"], f"losses {loss}")
+    scales = select(db, "SELECT r.arm, min(m.value) FROM metric m JOIN stage s ON s.id = m.stage JOIN run r ON r.id = s.run "
+                        "WHERE m.name = 'loss_scale' GROUP BY 1")
+    equal([arm for arm, _ in scales], ["f16"], "arms with a loss scale")
+    check(scales[0][1] >= 1, f"loss scale {scales}")
+    kept = strict_json(bench("compare", "small", "--db", db, "--json").expect().out)
+    expand, = [a for a in kept["arms"] if a["arm"] == "expand"]
+    equal([(k["bit_identical"], k["certified"]) for k in expand["retention"]], [(True, True)], "retention of bf16")
+    certificates = select(db, "SELECT certificate FROM stage WHERE certificate IS NOT NULL")
+    check(len(certificates) == 2 and all('"precision":"bf16"' in c for c, in certificates), f"{certificates}")
+    text = bench("runs", "--db", db).expect().out
+    for part in ("<2> bf16", "<2,1> bf16", "<2> f16", "<2>  "):
+        has(text, part)
+    has(bench("compare", "small", "--db", db).expect().out, "<2,1> bf16")
+
+
 def several_seeds(bench):
     db = bench.new_db()
     bench.run(experiment(name="seeds", seeds=[3, 1]), db).expect()
@@ -222,4 +252,4 @@ def several_seeds(bench):
 main([the_whole_job_on_the_reference, the_whole_job_on_vulkan, vulkan_and_reference_learn_alike, three_times_the_same_bits,
       modes_of_vulkan_change_no_bit, portable_kernels_do_the_job, the_validation_layer_has_nothing_to_say, every_shape_of_output,
       reading_needs_no_vulkan, the_second_run_skips_and_opens_no_device, fresh_runs_everything_again,
-      an_edited_file_keeps_what_did_not_change, what_stands_on_other_bytes_runs_again, a_database_moves_with_its_files, the_plan_knows_the_memory, several_seeds])
+      an_edited_file_keeps_what_did_not_change, what_stands_on_other_bytes_runs_again, a_database_moves_with_its_files, the_plan_knows_the_memory, in_sixteen_bits, several_seeds])

@@ -23,7 +23,8 @@ def bench_json(bench, *args):
 
 def cases_and_ceilings(bench):
     told = bench_json(bench, "gb", "--interleave")
-    equal(sorted(told), ["cases", "ceilings", "device", "operations", "version"], "members")
+    equal(sorted(told), ["cases", "ceilings", "device", "operations", "precision", "version"], "members")
+    equal(told["precision"], "f32", "precision")
     positive(told["ceilings"], "gflop_per_s", "memory_gb_per_s", "cache_gb_per_s", "cache_bytes")
     equal(told["operations"], None, "operations that nobody asked for")
     equal([c["case"] for c in told["cases"]], ["g", "b"], "cases in the order of their letters")
