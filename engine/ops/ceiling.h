@@ -3,7 +3,9 @@
  *
  * The kernels load and store as those of the machine's class do (texels and 8 lanes, or storage buffers), so
  * the ceiling is one that this class could reach, not what the data sheet says. Seconds at a ceiling follow the
- * roofline: a call needs the longer of what its operations and what its bytes take. */
+ * roofline: a call needs the longer of what its operations and what its bytes take. Arithmetic is float32's and
+ * a copy stores as much as it loads: matrix units, calls that mostly load, and tensors that a cache still holds
+ * can beat it. */
 #ifndef COLM_OPS_CEILING_H
 #define COLM_OPS_CEILING_H
 

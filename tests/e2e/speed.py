@@ -1,6 +1,10 @@
 """`colm bench`: that its numbers belong together. How large they are is nobody's business here."""
 import math
 
+import argparse
+import importlib.util
+import os
+
 from bench import INPUT, USAGE, check, equal, has, main, strict_csv, strict_json
 
 TINY = ["--batch", "1", "--context", "16", "--seconds", "0.01"]
@@ -60,7 +64,9 @@ def a_profile_adds_up(bench):
 
 
 def operations_alone(bench):
-    told = bench_json(bench, "b", "--alone")
+    told = bench_json(bench, "b", "--alone", "--precision", "bf16")
+    equal(told["precision"], "bf16", "precision")
+    check("cast" in {r["op"] for r in told["operations"]}, "16 bits are made by casts")
     check(all(r["shape"] and r["calls"] >= 1 for r in told["operations"]), "shapes and calls")
     check("(unaccounted)" not in {r["op"] for r in told["operations"]}, "alone there is no step to account for")
     near(sum(r["seconds"] for r in told["operations"]), told["timing"][0]["calls_s"], "seconds of all calls")
@@ -80,10 +86,36 @@ def for_people_and_in_csv(bench):
     positive({k: float(rows[0][k]) for k in ("tokens_per_s", "share", "ready_s")}, "tokens_per_s", "share", "ready_s")
 
 
+def ratios_are_of_rounds(bench):
+    """The page of tests/peer/speed.py: ratios within each round, and nothing said of what was not measured."""
+    path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "peer", "speed.py")
+    spec = importlib.util.spec_from_file_location("peer_speed", path)
+    speed = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(speed)
+    m = speed.Measured()
+    for d, f in ((30, 10), (20, 10), (90, 15)):
+        m.add(("chains", "d"), d)
+        m.add(("chains", "f"), f)
+        m.add(("tokens_per_s", "a"), d)
+        m.add(("tuned", "a"), 2 * d)
+    equal(m.ratio(("chains", "d"), ("chains", "f")), (3, 2, 6), "median, smallest and largest")
+    equal(m.ratio(("chains", "d"), ("chains", "b")), None, "a ratio to what was not measured")
+    a = argparse.Namespace(quick=False, command="speed.py", threads=2, batch=8, context=256, rounds=3, seconds=4, peers=["tuned"])
+    told = {"device": "cpu llvm", "version": "0", "precision": "f32"}
+    page = speed.page(a, m, "1.13", told, [{"name": "llvm", "driver": "Mesa", "type": "cpu"}])
+    has(page, "| d/f | growing by 64 against training the grown width densely | 3.00 (2.00 to 6.00) | 2.2 |")
+    has(page, "| b/a | chains {4,4} against dense | not measured | 1.1 |")
+    has(page, "| 2 threads/1 | case a | not measured | 1.75 |")
+    has(page, "| a | dense 256, 6 layers | 30 | 60 | 0.50 (0.50 to 0.50) | 0.42 | not measured | not measured | 1.2 |")
+    has(page, "| e | dense 512, 8 layers | not measured | not measured | not measured | 0.28 |")
+    has(page, "vendor's BLAS: not measured")
+
+
 def mistakes(bench):
     bench("bench", "axz").one_line(INPUT, 'no case "x" in "axz"', "there are abcdefg")
     bench("bench", "").one_line(INPUT, "no case is named", "abcdefg")
     bench("bench", "a", "--alone", "--profile").one_line(USAGE, "alone", "one of them at a time")
+    bench("bench", "a", "--precision", "f8").one_line(INPUT, 'no precision "f8"', "bf16 and f16")
     bench("bench", "a", "--batch", "1.5").one_line(USAGE, "--batch 1.5", "whole")
     for option in ("--batch", "--context", "--seconds"):
         for number in ("0", "-1", "nan", "much", "1e99", ""):
@@ -92,4 +124,4 @@ def mistakes(bench):
         bench("bench", "a", "--context", "5000").one_line(INPUT, "case a", "5000", "1024")
 
 
-main([cases_and_ceilings, a_profile_adds_up, operations_alone, for_people_and_in_csv, mistakes])
+main([cases_and_ceilings, a_profile_adds_up, operations_alone, for_people_and_in_csv, ratios_are_of_rounds, mistakes])

@@ -62,7 +62,7 @@ class Measured:
 
 def bench(a, letters, threads, *options):
     command = [a.colm, "bench", letters, "--json", "--seconds", str(a.seconds), "--batch", str(a.batch), "--context", str(a.context), *options]
-    for name in ("device", "kernels"):
+    for name in ("device", "kernels", "precision"):
         if getattr(a, name): command += ["--" + name, getattr(a, name)]
     return json.loads(run(command, {**os.environ, "LP_NUM_THREADS": str(threads)}))
 
@@ -148,7 +148,7 @@ def page(a, m, version, told, devices):
     if a.quick: out += ["**A quick trial of the script: these figures say nothing.**", ""]
     out += table(["", ""], [
         ["command", f"`{a.command}`"], ["commit", f"{commit()}; the program calls itself {told['version']}"], ["machine", machine()],
-        ["device", f"{told['device']}; driver {device['driver']}; {a.threads} threads; float32"],
+        ["device", f"{told['device']}; driver {device['driver']}; {a.threads} threads; precision {told['precision']}"],
         ["ceilings", f"{ceiling('gflop_per_s')} GFLOP/s multiplying and adding; copies {ceiling('memory_gb_per_s')} GB/s from memory, {ceiling('cache_gb_per_s')} GB/s in cache (medians of all runs)"],
         ["peer", f"PyTorch {version}, float32, {a.threads} threads; tuned: OpenMP OpenBLAS, spinning threads, jemalloc; plain: as installed" if version else MISSING]])
     out += [f"Whole training steps (forward, loss, backward, AdamW) of {a.batch} x {a.context} tokens, vocabulary 4096; rounds: {a.rounds}, of {a.seconds:g} s a case. "
@@ -192,6 +192,7 @@ def arguments():
     ap.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of all processors that may be used")
     ap.add_argument("--device", help="as in `colm devices`")
     ap.add_argument("--kernels", help="a kernel class")
+    ap.add_argument("--precision", help="of colm: f32, bf16 or f16; the peer's is float32")
     ap.add_argument("--python", default="/usr/bin/python3", help="with the peer's torch")
     ap.add_argument("--out", help="the page's file; else standard output")
     ap.add_argument("--quick", action="store_true", help="one round of tiny steps")
