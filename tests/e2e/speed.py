@@ -94,12 +94,12 @@ def ratios_are_of_rounds(bench):
     spec.loader.exec_module(speed)
     m = speed.Measured()
     for d, f in ((30, 10), (20, 10), (90, 15)):
-        m.add(("chains", "d"), d)
-        m.add(("chains", "f"), f)
+        m.add(("pairs", "d", "f"), d / f)
         m.add(("tokens_per_s", "a"), d)
         m.add(("tuned", "a"), 2 * d)
-    equal(m.ratio(("chains", "d"), ("chains", "f")), (3, 2, 6), "median, smallest and largest")
-    equal(m.ratio(("chains", "d"), ("chains", "b")), None, "a ratio to what was not measured")
+    equal(m.ratio(("tuned", "a"), ("tokens_per_s", "a")), (2, 2, 2), "ratios")
+    equal(m.spread(("pairs", "d", "f")), (3, 2, 6), "median, smallest and largest")
+    equal(m.ratio(("tuned", "a"), ("tokens_per_s", "b")), None, "a ratio to what was not measured")
     a = argparse.Namespace(quick=False, command="speed.py", threads=2, batch=8, context=256, rounds=3, seconds=4, peers=["tuned"])
     told = {"device": "cpu llvm", "version": "0", "precision": "f32"}
     page = speed.page(a, m, "1.13", told, [{"name": "llvm", "driver": "Mesa", "type": "cpu"}])

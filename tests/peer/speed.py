@@ -4,7 +4,7 @@
 Every round takes three looks, and every ratio is made within a round; the page gives medians of the rounds' ratios with
 their smallest and largest. Single figures of shared machines mean little, ratios of one round do.
 
-  chains    one colm process that makes a step of each case in turn: what growing and chains save
+  chains    one colm process that makes a step of each case in turn, each against its neighbour: what growing and chains save
   threads   case a with one thread and with all of them, one process after the other
   peer      each case with colm, then PyTorch tuned (OpenMP OpenBLAS, spinning threads, jemalloc), then plain (as installed)
 
@@ -53,11 +53,16 @@ class Measured:
     def median(self, name):
         return statistics.median(self.rounds[name]) if name in self.rounds else None
 
+    def spread(self, name):
+        """(median, smallest, largest) of the rounds; None where nothing was measured."""
+        each = self.rounds.get(name)
+        return each and (statistics.median(each), min(each), max(each))
+
     def ratio(self, above, below):
-        """(median, smallest, largest) of the rounds' ratios; None where one of the two was not measured."""
-        if above not in self.rounds or below not in self.rounds: return None
-        each = [x / y for x, y in zip(self.rounds[above], self.rounds[below])]
-        return statistics.median(each), min(each), max(each)
+        """The same of the rounds' ratios."""
+        one = Measured()
+        for x, y in zip(self.rounds.get(above, []), self.rounds.get(below, [])): one.add(None, x / y)
+        return one.spread(None)
 
 
 def bench(a, letters, threads, *options):
@@ -97,6 +102,9 @@ def one_round(a, m):
         told = bench(a, "".join(both), a.threads, "--interleave")
         note(m, told)
         for c in told["cases"]: m.add(("chains", c["case"]), c["tokens_per_s"])
+        steps = {c["case"]: c["step_s"] for c in told["cases"]}
+        for x, y, *_ in CHAINS:  # neighbours in time against each other, then the middle
+            if x in steps and y in steps: m.add(("pairs", x, y), statistics.median(b / a for a, b in zip(steps[x], steps[y])))
     if "threads" in a.looks and "a" in a.cases and a.threads > 1:
         for threads in (1, a.threads):
             m.add(("threads", threads), bench(a, "a", threads)["cases"][0]["tokens_per_s"])
@@ -162,7 +170,7 @@ def page(a, m, version, told, devices):
         rows.append(row)
     out += table(["case", "", "colm tokens/s", "PyTorch tuned", "colm/tuned", "wanted", "PyTorch plain", "colm/plain", "wanted"], rows)
     out += ["## Against itself", ""]
-    rows = [[f"{x}/{y}", why, spread(m.ratio(("chains", x), ("chains", y))), f"{wanted:g}"] for x, y, wanted, why in CHAINS]
+    rows = [[f"{x}/{y}", why, spread(m.spread(("pairs", x, y))), f"{wanted:g}"] for x, y, wanted, why in CHAINS]
     rows.append([f"{a.threads} threads/1", "case a", spread(m.ratio(("threads", a.threads), ("threads", 1))), f"{THREADS_WANTED:g}"])
     out += table(["ratio", "", "tokens/s", "wanted"], rows)
     out += ["## Against the device", ""]
