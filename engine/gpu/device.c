@@ -45,10 +45,11 @@ static colm_status set_folders(gpu_device *d, const gpu_params *p, colm_err *err
 
 static colm_status create_device(gpu_device *d, colm_err *err) {
     const gpu_found *f = &d->found;
-    const char *extensions[2];
+    const char *extensions[2 + GPU_MATRIX_EXTENSIONS];
     uint32_t n = 0;
     if (f->portability) extensions[n++] = "VK_KHR_portability_subset";
     if (f->size_control_ext) extensions[n++] = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
+    n += gpu_matrix_extensions(f, extensions + n);
     const float priority = 1;
     const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
                                            .queueFamilyIndex = f->family,
@@ -58,13 +59,13 @@ static colm_status create_device(gpu_device *d, colm_err *err) {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES_EXT,
         .subgroupSizeControl = f->size_control,
         .computeFullSubgroups = f->full_subgroups};
-    const VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
-                                     .pNext = f->size_control ? &sizes : NULL,
-                                     .queueCreateInfoCount = 1,
-                                     .pQueueCreateInfos = &queue,
-                                     .enabledExtensionCount = n,
-                                     .ppEnabledExtensionNames = extensions};
-    VkResult r = vkCreateDevice(f->handle, &info, NULL, &d->handle);
+    VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+                               .pNext = f->size_control ? &sizes : NULL,
+                               .queueCreateInfoCount = 1,
+                               .pQueueCreateInfos = &queue,
+                               .enabledExtensionCount = n,
+                               .ppEnabledExtensionNames = extensions};
+    VkResult r = gpu_matrix_create_device(f, &info, &d->handle);
     if (r) return gpu_fail(d, r, "vkCreateDevice", err);
     volkLoadDeviceTable(&d->vk, d->handle);
     d->vk.vkGetDeviceQueue(d->handle, f->family, 0, &d->queue);
@@ -79,6 +80,7 @@ static void mask(gpu_device *d) {
     const bool other = s->subgroup && s->subgroup != i->subgroup;
     if (s->alloc_cap && s->alloc_cap < i->memory) i->memory = s->alloc_cap;
     if (s->no_texels) i->max_texels = 0;
+    if (s->no_matrices) i->n_matrices = 0;
     if (s->subgroup) i->subgroup = (uint32_t)s->subgroup;
     if (!s->no_subgroups && !other) return;
     i->subgroup_shuffle = i->subgroup_fixed = d->found.size_control = d->found.full_subgroups = false;

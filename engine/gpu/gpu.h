@@ -19,6 +19,14 @@ typedef enum {
     GPU_CPU
 } gpu_kind; /* in order of preference */
 
+/* A product that a subgroup makes together, (m x k) times (k x n), of float16 or bfloat16 with sums in float32.
+ */
+#define GPU_MATRICES 16
+typedef struct {
+    uint32_t m, n, k;
+    bool bf16;
+} gpu_matrix;
+
 /* What a device is and can, as far as the rest of colm asks. Sizes in bytes. */
 typedef struct {
     uint32_t index; /* place in gpu_list's order: by kind, then as the driver lists them; CPU types last */
@@ -41,7 +49,10 @@ typedef struct {
     uint32_t subgroup;     /* lanes reported */
     bool subgroup_shuffle; /* in compute */
     bool subgroup_fixed;   /* a required size of `subgroup` with full subgroups can be asked for */
-    bool host_visible;     /* device memory can be mapped (CPU devices, integrated GPUs) */
+    uint32_t n_matrices; /* cooperative matrices, the largest first; without the extension, or where the headers
+                            of the build know none, 0 */
+    gpu_matrix matrix[GPU_MATRICES];
+    bool host_visible; /* device memory can be mapped (CPU devices, integrated GPUs) */
 } gpu_info;
 
 /* All devices of all drivers. *ret is one block: free() it. No loader or driver: COLM_E_NO_DEVICE with what to
@@ -103,6 +114,9 @@ typedef struct gpu_kernel gpu_kernel;
  * give the same kernel. A compile error is COLM_E_BUG with the compiler's first message. */
 COLM_MUST_USE colm_status gpu_kernel_get(gpu_device *d, const gpu_kernel_params *p, gpu_kernel **ret,
                                          colm_err *err);
+/* The largest cooperative matrix of float16, or bfloat16, that device and shader compiler know; NULL: none. The
+ * first call for either may have to compile a few lines. */
+const gpu_matrix *gpu_matrix_of(gpu_device *d, bool bf16);
 /* Digest of all SPIR-V of kernels made so far, in order of their file and defines: the identity of the
  * numerics. */
 void gpu_kernels_digest(const gpu_device *d, char ret[33]);

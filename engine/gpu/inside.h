@@ -42,6 +42,7 @@ typedef struct {
     bool full_subgroups;                 /* ... with full subgroups ... */
     uint32_t subgroup_min, subgroup_max; /* ... from here to there */
     bool size_control_ext, portability;  /* device extensions to enable */
+    bool matrix_bf16;                    /* some of info.matrix is of bfloat16 */
 } gpu_found;
 
 /* What a SPIR-V module asks for, read from its words. Bit t of a mask is tensor t. */
@@ -52,6 +53,7 @@ typedef struct {
     uint32_t shared_bytes; /* workgroup memory, at least */
     uint32_t local[3];
     uint32_t subgroup_ops; /* VkSubgroupFeatureFlags */
+    bool matrices;         /* works with cooperative matrices */
 } gpu_face;
 
 typedef struct {
@@ -128,6 +130,9 @@ struct gpu_device {
     gpu_kernel **kernels; /* sorted by key */
     size_t n_kernels, cap_kernels;
 
+    bool matrix_tried[2],
+        matrix_compiles[2]; /* of float16, of bfloat16: the compiler was asked, and takes them */
+
     gpu_pool *pools;
     gpu_set *sets;
 
@@ -166,6 +171,15 @@ COLM_MUST_USE colm_status gpu_guard_fill(gpu_buffer *b, colm_err *err);
 COLM_MUST_USE colm_status gpu_guard_check(gpu_buffer *b, colm_err *err);
 /* COLM_E_DEVICE when something wrote beyond a buffer, with its purpose. Nothing may be recording. */
 COLM_MUST_USE colm_status gpu_check_guards(gpu_device *d, colm_err *err);
+
+/* matrix.c */
+/* Fills info.matrix. has: whether the list names a device extension. */
+void gpu_matrix_find(gpu_found *f, bool (*has)(const void *list, const char *name), const void *list);
+/* Device extensions that go with them, at most GPU_MATRIX_EXTENSIONS. */
+#define GPU_MATRIX_EXTENSIONS 4
+uint32_t gpu_matrix_extensions(const gpu_found *f, const char **names);
+/* vkCreateDevice with the features that they need switched on. */
+VkResult gpu_matrix_create_device(const gpu_found *f, VkDeviceCreateInfo *info, VkDevice *ret);
 
 /* listing.c: free() the list. */
 COLM_MUST_USE colm_status gpu_survey(VkInstance instance, gpu_found **ret, size_t *ret_n, colm_err *err);

@@ -39,6 +39,8 @@ static colm_status check_face(const gpu_device *d, const gpu_kernel_params *p, c
     if (f->subgroup_ops & ~d->found.subgroup_ops)
         return err_set(err, COLM_E_BUG, "subgroup operations %#x, the device has %#x in compute",
                        f->subgroup_ops, d->found.subgroup_ops);
+    if (f->matrices && !i->n_matrices)
+        return err_set(err, COLM_E_BUG, "cooperative matrices, which the device has not or hides");
     if (p->subgroup && !d->found.size_control && p->subgroup != i->subgroup)
         return err_set(err, COLM_E_BUG, "needs subgroups of %u, the device has %u", p->subgroup, i->subgroup);
     if (p->subgroup && d->found.size_control &&

@@ -80,7 +80,8 @@ typedef struct {
     uint32_t n;
 } extension_list;
 
-static bool has(const extension_list *e, const char *name) {
+static bool has(const void *list, const char *name) {
+    const extension_list *e = list;
     for (uint32_t i = 0; i < e->n; i++)
         if (strcmp(e->list[i].extensionName, name) == 0) return true;
     return false;
@@ -170,7 +171,10 @@ static colm_status describe(VkPhysicalDevice handle, gpu_found *f, colm_err *err
     }
     if (vkEnumerateDeviceExtensionProperties(handle, NULL, &e.n, e.list) < 0) e.n = 0;
     f->portability = has(&e, "VK_KHR_portability_subset");
-    if (p.apiVersion >= VK_API_VERSION_1_1) look_closer(f, p.apiVersion, &e);
+    if (p.apiVersion >= VK_API_VERSION_1_1) {
+        look_closer(f, p.apiVersion, &e);
+        gpu_matrix_find(f, has, &e);
+    }
     gpu_check_budget(f, p.apiVersion);
 out:
     free(e.list);

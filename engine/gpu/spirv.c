@@ -41,10 +41,15 @@ enum { DIM_BUFFER = 5 };
 enum {
     CAP_MATRIX = 0,
     CAP_SHADER = 1,
+    CAP_FLOAT16 = 9,
     CAP_SAMPLED_BUFFER = 46,
     CAP_IMAGE_QUERY = 50,
     CAP_SUBGROUP = 61,
-    CAP_SUBGROUP_END = 69
+    CAP_SUBGROUP_END = 69,
+    CAP_BF16 = 5116,
+    CAP_BF16_MATRIX = 5118,
+    CAP_MEMORY_MODEL = 5345,
+    CAP_COOPERATIVE_MATRIX = 6022
 };
 
 typedef struct {
@@ -111,6 +116,9 @@ static uint64_t type_bytes(const module *m, const id *t, int depth) {
 static colm_status read_capability(uint32_t c, gpu_face *face, colm_err *err) {
     if (c >= CAP_SUBGROUP && c < CAP_SUBGROUP_END)
         face->subgroup_ops |= 1u << (c - CAP_SUBGROUP);
+    else if (c == CAP_FLOAT16 || c == CAP_BF16 || c == CAP_BF16_MATRIX || c == CAP_MEMORY_MODEL ||
+             c == CAP_COOPERATIVE_MATRIX)
+        face->matrices = true;
     else if (c != CAP_MATRIX && c != CAP_SHADER && c != CAP_SAMPLED_BUFFER && c != CAP_IMAGE_QUERY)
         return err_set(err, COLM_E_BUG, "SPIR-V capability %u is not among those that colm switches on", c);
     return COLM_OK;

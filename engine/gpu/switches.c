@@ -19,6 +19,7 @@ typedef struct {
     { name, offsetof(gpu_switches, field), true, device }
 static const row rows[] = {FLAG("no-texels", no_texels, true),
                            FLAG("no-subgroups", no_subgroups, true),
+                           FLAG("no-matrices", no_matrices, true),
                            FLAG("no-timestamps", no_timestamps, true),
                            NUMBER("subgroup", subgroup, true),
                            NUMBER("alloc-cap", alloc_cap, true),

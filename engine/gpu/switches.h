@@ -9,7 +9,7 @@
 #include "engine/base/err.h"
 
 typedef struct {
-    bool no_texels, no_subgroups, no_timestamps; /* the device says that it has none */
+    bool no_texels, no_subgroups, no_matrices, no_timestamps; /* the device says that it has none */
     uint64_t subgroup;  /* lanes that it reports; shuffles too are gone unless it has that many */
     uint64_t alloc_cap; /* bytes that all buffers together may take, and the memory it reports */
     bool guard;         /* words before and behind every buffer, looked at after every recording */

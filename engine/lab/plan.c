@@ -128,20 +128,36 @@ colm_status colm_plan(const char *path, colm_format f, char **ret_text, colm_err
     return report_hand_over(st ? st : end, &out, ret_text, err);
 }
 
+/* "f16 16x16x16, bf16 16x16x16", all with sums in float32; NULL: none. */
+static const char *matrices_text(const gpu_info *g, char *buf, size_t n) {
+    size_t at = 0;
+    for (uint32_t k = 0; k < g->n_matrices && at < n; k++)
+        at += (size_t)snprintf(buf + at, n - at, "%s%s %ux%ux%u", k ? ", " : "",
+                               g->matrix[k].bf16 ? "bf16" : "f16", g->matrix[k].m, g->matrix[k].n,
+                               g->matrix[k].k);
+    return g->n_matrices ? buf : NULL;
+}
+
 colm_status colm_devices(colm_format f, char **ret_text, colm_err *err) {
     static const print_column columns[] = {
-        {"index", NULL},    {"name", NULL},
-        {"type", NULL},     {"memory_bytes", "memory"},
-        {"subgroup", NULL}, {"api", "Vulkan"},
-        {"driver", NULL},   {"uuid", NULL},
-        {"usable", ""},     {"why", "cannot be used"},
+        {"index", NULL},
+        {"name", NULL},
+        {"type", NULL},
+        {"memory_bytes", "memory"},
+        {"subgroup", NULL},
+        {"api", "Vulkan"},
+        {"driver", NULL},
+        {"matrices", "cooperative matrices"},
+        {"uuid", NULL},
+        {"usable", ""},
+        {"why", "cannot be used"},
     };
     static const char *const kinds[] = {"discrete", "integrated", "virtual", "other", "cpu"};
     gpu_info *list = NULL;
     size_t n = 0;
     print *p = NULL;
     str out = {0};
-    char shown[PRINT_SHORT];
+    char shown[PRINT_SHORT], matrices[256];
     colm_err unseen;
     if (!err) err = &unseen; /* err_at needs one to know the status */
     colm_status st = gpu_list(&list, &n, err);
@@ -154,6 +170,7 @@ colm_status colm_devices(colm_format f, char **ret_text, colm_err *err) {
         print_int(p, list[i].subgroup);
         print_text(p, list[i].api);
         print_text(p, list[i].driver);
+        print_text(p, matrices_text(&list[i], matrices, sizeof matrices));
         print_text(p, list[i].uuid);
         print_bool(p, list[i].usable);
         print_text(p, list[i].usable ? NULL : list[i].why);

@@ -186,6 +186,7 @@ struct ops_machine {
 /* Of the machine that runs on a device (machine_gpu.c): the class whose kernel a prepared call has, whether a
  * device takes a class, and the class that a machine prefers. */
 const char *ops_call_variant(const ops_call *c);
+const char *ops_call_kind(const ops_call *c); /* of its kernel, or NULL */
 bool ops_class_runs(const gpu_info *g, const char *kernels);
 const char *ops_machine_class(const ops_machine *m);
 /* NULL: the machine is no device. */

@@ -69,29 +69,37 @@ static bool lanes_available(const gpu_info *g, uint32_t lanes) {
     return !lanes || (g->subgroup == lanes && g->subgroup_shuffle);
 }
 
-static bool usable(const gpu_own *o, const ops_variant *v, const ops_row *row, const ops_call *c) {
+/* The cooperative matrix that multiplies tensors 0 and 1 as they are stored: both in the same 16 bits. */
+static const gpu_matrix *matrix_of(const ops_machine *m, const ops_call *c) {
+    const ops_dtype a = machine_slot(m, c->t[0].buf)->dtype, b = machine_slot(m, c->t[1].buf)->dtype;
+    return a == b && (a == OPS_BF16 || a == OPS_F16) ? gpu_matrix_of(own(m)->device, a == OPS_BF16) : NULL;
+}
+
+static bool usable(const ops_machine *m, const ops_variant *v, const ops_row *row, const ops_call *c) {
+    const gpu_own *o = own(m);
     if (!lanes_available(o->info, v->subgroup) || (v->fits && !v->fits(&c->p))) return false;
     if (v->shared > o->info->shared_memory || (v->whole && !o->info->subgroup_fixed)) return false;
     for (size_t k = 0; v->texels && row->access[k]; k++)
         if (row->dtypes[k] != 'u' && (c->t[k].len + 3) / 4 > o->info->max_texels) return false;
-    return true;
+    return !v->matrices || matrix_of(m, c);
 }
 
 /* Of one class: the first that suits the call, else the first that can be used. */
-static const ops_variant *pick_of(const gpu_own *o, const char *class, const ops_row *row, const ops_call *c) {
+static const ops_variant *pick_of(const ops_machine *m, const char *class, const ops_row *row,
+                                  const ops_call *c) {
     const ops_variant *found = NULL;
     for (size_t k = 0; k < *row->n_variants; k++) {
         const ops_variant *v = &row->variants[k];
-        if (strcmp(v->name, class) != 0 || !usable(o, v, row, c)) continue;
+        if (strcmp(v->name, class) != 0 || !usable(m, v, row, c)) continue;
         if (!v->suits || v->suits(&c->p)) return v;
         if (!found) found = v;
     }
     return found;
 }
 
-static const ops_variant *pick(const gpu_own *o, const ops_row *row, const ops_call *c) {
-    const ops_variant *v = pick_of(o, o->kernels, row, c);
-    return v ? v : pick_of(o, ops_classes[OPS_CLASS_PORTABLE], row, c);
+static const ops_variant *pick(const ops_machine *m, const ops_row *row, const ops_call *c) {
+    const ops_variant *v = pick_of(m, own(m)->kernels, row, c);
+    return v ? v : pick_of(m, ops_classes[OPS_CLASS_PORTABLE], row, c);
 }
 
 /* T<k> of each tensor stored in 16 bits (shaders/narrow.glsl). */
@@ -108,11 +116,13 @@ static void storage_macros(const ops_machine *m, const ops_call *c, char text[8 
 static colm_status kernel_get(const ops_machine *m, const ops_variant *v, const ops_call *c, gpu_kernel **ret,
                               colm_err *err) {
     const gpu_own *o = own(m);
-    char of_call[256] = "", storage[8 * OPS_MAX_TENSORS], text[512];
+    char of_call[256] = "", storage[8 * OPS_MAX_TENSORS], text[512], of_matrix[64] = "";
     if (v->define) v->define(&c->p, of_call, sizeof of_call);
+    const gpu_matrix *x = v->matrices ? matrix_of(m, c) : NULL;
+    if (x) snprintf(of_matrix, sizeof of_matrix, " MM=%u MN=%u MK=%u", x->m, x->n, x->k);
     storage_macros(m, c, storage);
-    int n = snprintf(text, sizeof text, "TEXELS=%d LANES=%u %s %s%s", v->texels, v->subgroup ? v->subgroup : 1,
-                     v->defines ? v->defines : "", of_call, storage);
+    int n = snprintf(text, sizeof text, "TEXELS=%d LANES=%u %s %s%s%s", v->texels,
+                     v->subgroup ? v->subgroup : 1, v->defines ? v->defines : "", of_call, storage, of_matrix);
     const char *define[MAX_DEFINES];
     size_t n_defines = 0;
     char *rest = NULL;
@@ -149,7 +159,7 @@ static colm_status device_prepare(ops_machine *m, ops_call *c, colm_err *err) {
         range[n] = (gpu_range){s->device, (size_t)v.off * size, ((size_t)v.len * size + 15u) / 16u * 16u};
     }
     device_unprepare(m, c);
-    ops_bound b = {.variant = pick(o, row, c)};
+    ops_bound b = {.variant = pick(m, row, c)};
     if (!b.variant) return err_set(err, COLM_E_BUG, "no kernel of class %s or portable fits", o->kernels);
     colm_status st = kernel_get(m, b.variant, c, &b.kernel, err);
     if (st) return st;
@@ -330,6 +340,9 @@ static colm_status choose_class(const gpu_info *g, const char *wanted, const cha
 
 const char *ops_call_variant(const ops_call *c) {
     return c->bound->variant->name;
+}
+const char *ops_call_kind(const ops_call *c) {
+    return c->bound->variant->kind;
 }
 
 bool ops_class_runs(const gpu_info *g, const char *kernels) {

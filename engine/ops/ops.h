@@ -148,6 +148,7 @@ typedef struct {
     uint32_t subgroup;   /* lanes it is written for, 0: any */
     bool whole;          /* wants to be sure that its workgroups are made of whole subgroups */
     bool texels;         /* reads through texel buffers */
+    bool matrices;       /* cooperative matrices of the 16-bit type that tensors 0 and 1 share */
     uint32_t shared;     /* bytes of shared memory, where more than the 16384 that every device has */
     bool (*fits)(const ops_push *p);                        /* NULL: always */
     bool (*suits)(const ops_push *p);                       /* fits, and is worth it; NULL: always */

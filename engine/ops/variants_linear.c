@@ -70,6 +70,16 @@ static bool suits_none(const ops_push *p) {
     GPU(mode, 128, 128, 8, 8, suit_a, count), GPU(mode, 128, 64, 8, 4, suit_b, count),  \
         GPU(mode, 64, 64, 4, 4, suit_c, count), GPU(mode, 64, 32, 4, 4, suit_d, count), \
         GPU(mode, 32, 32, 4, 4, suit_e, count)
+/* Of 16-bit tensors, four subgroups a workgroup: of 128 lanes they would be more than 256 invocations. */
+#define MATRICES_BY(lanes, mode, count)                                                               \
+    {                                                                                                 \
+        "gpu", "coopmat", "linear_matrix.comp", "MODE=" mode,                                         \
+            .optimize = true, .subgroup = (lanes), .whole = true, .matrices = true, .tile = {64, 64}, \
+            .tiles = count                                                                            \
+    }
+#define MATRICES(mode, count)                                                                \
+    MATRICES_BY(8, mode, count), MATRICES_BY(16, mode, count), MATRICES_BY(32, mode, count), \
+        MATRICES_BY(64, mode, count)
 #define GPU_linear \
     GPU_TILES("0", tiles_linear, suits_128x128, suits_linear_128x64, suits_linear_64x64, NULL, suits_none)
 #define GPU_linear_dx                                                                                   \
@@ -93,6 +103,7 @@ static void tiles_linears_dw(const ops_push *p, const uint32_t tile[2], uint32_t
     const ops_variant variants_##id[] = {                                                               \
         {"cpu", NULL, "linear_cpu.comp", "MODE=" mode, .subgroup = 8, .texels = true, .tile = {32, 32}, \
          .tiles = tiles_##id},                                                                          \
+        MATRICES(mode, tiles_##id),                                                                     \
         GPU_##id,                                                                                       \
         {"portable", NULL, "linear.comp", "MODE=" mode, .optimize = true, .tile = {32, 32},             \
          .tiles = tiles_##id},                                                                          \
