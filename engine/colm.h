@@ -107,6 +107,8 @@ typedef struct {
                      them */
     bool shapes;  /* the same by operation and shape */
     bool alone;   /* then every operation alone, at each of its shapes; not with the other two */
+    bool tune;    /* first the variants of every linear the cases use are measured, and the fastest kept for the
+                     device: changes no result, now or later */
 } colm_bench_params;
 /* A table of the cases, or of the operations that a profile asks for. JSON is an object: "device",
  * "precision", "ceilings", "cases" and "operations", an array each. */

@@ -12,7 +12,7 @@
 /* Everything an option can set. */
 typedef struct {
     const char *db, *device, *kernels, *submit, *seconds, *batch, *context, *precision;
-    bool json, csv, fresh, sync, validate, interleave, profile, shapes, alone, unsafe, help;
+    bool json, csv, fresh, sync, validate, interleave, profile, shapes, alone, tune, unsafe, help;
     const char *word[64]; /* what is not an option */
     size_t n_words;
 } args;
@@ -31,6 +31,9 @@ static const option opt_device = {"--device", "NAME", OFF(device),
                                   "\"reference\": double precision on the CPU, slow"};
 static const option opt_kernels = {"--kernels", "CLASS", OFF(kernels),
                                    "auto (default: the best that fits), cpu, gpu or portable"};
+static const option opt_tune = {"--tune", NULL, OFF(tune),
+                                "first find the fastest kernels for the shapes of\n"
+                                "these cases, and keep them for this device"};
 static const option opt_fresh = {"--fresh", NULL, OFF(fresh), "run finished stages again"};
 static const option opt_profile = {"--profile", NULL, OFF(profile), "where a step's time goes, by operation"};
 static const option opt_shapes = {"--shapes", NULL, OFF(shapes),
@@ -136,7 +139,7 @@ static const command commands[] = {
      "A share is of the time that the ceilings allow, be it for operations or for\n"
      "bytes; small tensors that caches hold can pass 1. Compare runs on a quiet\n"
      "machine, several times; LP_NUM_THREADS sets the threads of lavapipe.",
-     {&opt_interleave, &opt_profile, &opt_shapes, &opt_alone, &opt_seconds, &opt_batch, &opt_context,
+     {&opt_interleave, &opt_profile, &opt_shapes, &opt_alone, &opt_tune, &opt_seconds, &opt_batch, &opt_context,
       &opt_precision, &opt_device, &opt_kernels, &opt_json, &opt_csv}},
     {"compare",
      "EXPERIMENT | RUN...",
@@ -299,7 +302,8 @@ static colm_status do_bench(const args *a, colm_err *err) {
                            .profile = a->profile,
                            .shapes = a->shapes,
                            .alone = a->alone,
-                           .precision = a->precision};
+                           .precision = a->precision,
+                           .tune = a->tune};
     colm_status st = whole_number("--batch", a->batch, &p.batch, err);
     if (!st) st = whole_number("--context", a->context, &p.context, err);
     if (!st) st = number("--seconds", a->seconds, 1e6, &p.seconds, err);

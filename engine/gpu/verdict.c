@@ -1,5 +1,5 @@
 /* Verdicts of selftests as files of two lines: a mark with the class and the kernels' digest, then what failed.
- */
+ * And tunings: a mark with a digest of the rest, then lines that engine/ops understands. */
 #include "engine/gpu/verdict.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ static const char mark[] = "colm selftest 1 ";
 enum { LIMIT = 1 << 16 };
 
 /* Named after what a verdict holds for; NULL where there is no cache, or no memory. */
-static char *file_of(const gpu_device *d, const char *kernels) {
+static char *file_of(const gpu_device *d, const char *what, const char *kernels) {
     char digest[HASH_TEXT], name[HASH_TEXT + 16];
     hash_state *h = d->cache_dir ? hash_open() : NULL;
     if (!h) return NULL;
@@ -23,12 +23,12 @@ static char *file_of(const gpu_device *d, const char *kernels) {
     hash_add_text(h, d->found.info.driver);
     hash_add_text(h, kernels);
     hash_close(&h, digest);
-    snprintf(name, sizeof name, "selftest-%s", digest);
+    snprintf(name, sizeof name, "%s-%s", what, digest);
     return gpu_path(d->cache_dir, name);
 }
 
 void gpu_verdict_keep(const gpu_device *d, const char *kernels, const char *failed) {
-    char *path = file_of(d, kernels), digest[HASH_TEXT];
+    char *path = file_of(d, "selftest", kernels), digest[HASH_TEXT];
     str text = {0};
     colm_err why;
     gpu_kernels_digest(d, digest);
@@ -40,7 +40,7 @@ void gpu_verdict_keep(const gpu_device *d, const char *kernels, const char *fail
 }
 
 bool gpu_verdict_failed(const gpu_device *d, const char *kernels, char *ret, size_t n) {
-    char *path = file_of(d, kernels), *text = NULL;
+    char *path = file_of(d, "selftest", kernels), *text = NULL;
     size_t len = 0;
     colm_err why;
     bool failed = false;
@@ -53,4 +53,40 @@ bool gpu_verdict_failed(const gpu_device *d, const char *kernels, char *ret, siz
     free(text);
     free(path);
     return failed;
+}
+
+static const char tuning_mark[] = "colm tuning 1 ";
+
+void gpu_tuning_keep(const gpu_device *d, const char *kernels, const char *lines) {
+    char *path = file_of(d, "tuning", kernels), digest[HASH_TEXT];
+    str text = {0};
+    colm_err why;
+    hash_bytes(lines, strlen(lines), digest);
+    str_addf(&text, "%s%s\n%s", tuning_mark, digest, lines);
+    if (path && !text.failed && file_write(path, text.text, text.len, &why))
+        log_line(&d->watch.log, LOG_WARN, "the tuning is not kept: %s", why.text);
+    str_done(&text);
+    free(path);
+}
+
+char *gpu_tuning_load(const gpu_device *d, const char *kernels) {
+    char *path = file_of(d, "tuning", kernels), *text = NULL, digest[HASH_TEXT];
+    size_t n = 0;
+    colm_err why;
+    if (path && file_exists(path) && !file_read(path, LIMIT, &text, &n, &why)) {
+        const size_t mark_n = sizeof tuning_mark - 1, head = mark_n + HASH_TEXT;
+        bool good = n >= head && strlen(text) == n && text[head - 1] == '\n';
+        if (good) hash_bytes(text + head, n - head, digest);
+        good = good && strncmp(text, tuning_mark, mark_n) == 0 &&
+               strncmp(text + mark_n, digest, HASH_TEXT - 1) == 0;
+        if (good) {
+            memmove(text, text + head, n - head + 1);
+        } else {
+            log_line(&d->watch.log, LOG_WARN, "%s is damaged and not heeded: tune again", path);
+            free(text);
+            text = NULL;
+        }
+    }
+    free(path);
+    return text;
 }

@@ -247,6 +247,7 @@ colm_status colm_bench(const colm_bench_params *q, colm_format f, char **ret_tex
                                .kernels = d->kernels,
                                .validate = d->validate,
                                .sync = d->sync,
+                               .tune = q->tune,
                                .submit_flops = d->submit_flops};
     bench b = {.params = {.batch = q->batch,
                           .context = q->context,

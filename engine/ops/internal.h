@@ -183,10 +183,10 @@ struct ops_machine {
     gpu_device *owned; /* closed with the machine; NULL when the device is the caller's */
 };
 
-/* Of the machine that runs on a device (machine_gpu.c): the class whose kernel a prepared call has, whether a
+/* Of the machine that runs on a device (machine_gpu.c): the kernel that a prepared call has, whether a
  * device takes a class, and the class that a machine prefers. */
-const char *ops_call_variant(const ops_call *c);
-const char *ops_call_kind(const ops_call *c); /* of its kernel, or NULL */
+const ops_variant *ops_call_variant(const ops_call *c);
+struct tune_table *ops_tuned(ops_machine *m); /* its tuned choices, for tests to set (tune.h) */
 bool ops_class_runs(const gpu_info *g, const char *kernels);
 const char *ops_machine_class(const ops_machine *m);
 /* NULL: the machine is no device. */

@@ -1,12 +1,15 @@
 /* The machine that runs lists on a Vulkan device: picks a kernel per call, binds its views once, and records
  * the calls with a barrier only where one needs what another left. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/mem.h"
+#include "engine/gpu/verdict.h"
 #include "engine/ops/hazard.h"
 #include "engine/ops/internal.h"
+#include "engine/ops/tune.h"
 
 #define MAX_DEFINES 24
 
@@ -17,7 +20,9 @@ typedef struct {
     gpu_device *device;
     const gpu_info *info;
     const char *kernels; /* the class tried first; "portable" is what is left */
-    bool sync;
+    bool sync, tune;
+    tune_table tuned;
+    log_sink log;
     hazard_list hazards;
     bool watched; /* the switch `hazards` */
     hazard_watch watch;
@@ -84,17 +89,41 @@ static bool usable(const ops_machine *m, const ops_variant *v, const ops_row *ro
     return !v->matrices || matrix_of(m, c);
 }
 
-/* Of one class: the first that suits the call, else the first that can be used. */
+static void groups_of(const ops_variant *v, const ops_push *p, uint32_t groups[3]) {
+    if (v->tiles)
+        v->tiles(p, v->tile, groups);
+    else
+        v->groups(p, groups);
+}
+
+/* What a tuned choice for the call is found by; false: calls like this are not tuned. */
+static bool tune_key(const ops_machine *m, const ops_call *c, tune_choice *ret) {
+    if (c->op != OP_LINEAR && c->op != OP_LINEAR_DX && c->op != OP_LINEAR_DW) return false;
+    *ret = (tune_choice){.op = c->op,
+                         .a = machine_slot(m, c->t[0].buf)->dtype,
+                         .b = machine_slot(m, c->t[1].buf)->dtype,
+                         .N = c->p.linear.N,
+                         .K = c->p.linear.K};
+    return true;
+}
+
+/* Of one class: the one that was tuned, else the first that suits the call, else the first that can be used.
+ * Those of cooperative matrices sum in an order of their own and are never swapped for others, nor others for
+ * them. */
 static const ops_variant *pick_of(const ops_machine *m, const char *class, const ops_row *row,
                                   const ops_call *c) {
-    const ops_variant *found = NULL;
+    const ops_variant *first = NULL, *suited = NULL, *tuned = NULL;
+    tune_choice key;
+    const tune_choice *choice = tune_key(m, c, &key) ? tune_find(&own(m)->tuned, &key) : NULL;
     for (size_t k = 0; k < *row->n_variants; k++) {
         const ops_variant *v = &row->variants[k];
         if (strcmp(v->name, class) != 0 || !usable(m, v, row, c)) continue;
-        if (!v->suits || v->suits(&c->p)) return v;
-        if (!found) found = v;
+        if (!first) first = v;
+        if (!suited && (!v->suits || v->suits(&c->p))) suited = v;
+        if (choice && v->kind && strcmp(v->kind, choice->kind) == 0) tuned = v;
     }
-    return found;
+    const ops_variant *v = suited ? suited : first;
+    return tuned && tuned->matrices == v->matrices ? tuned : v;
 }
 
 static const ops_variant *pick(const ops_machine *m, const ops_row *row, const ops_call *c) {
@@ -143,6 +172,98 @@ static void device_unprepare(ops_machine *m, ops_call *c) {
     c->bound = NULL;
 }
 
+/* Tuning */
+
+/* Seconds a call takes with a variant: the best of three recordings, each of as many dispatches as can be
+ * timed. */
+static colm_status measure(ops_machine *m, const ops_variant *v, const ops_call *c, const gpu_range *range,
+                           size_t n, double *ret, colm_err *err) {
+    gpu_device *d = own(m)->device;
+    gpu_kernel *k = NULL;
+    gpu_set *set = NULL;
+    uint32_t groups[3] = {1, 1, 1}, times = 1;
+    const ops_row *row = ops_get(c->op);
+    colm_status st = kernel_get(m, v, c, &k, err);
+    if (!st) st = gpu_bind(d, k, range, n, &set, err);
+    groups_of(v, &c->p, groups);
+    *ret = INFINITY;
+    for (int round = 0; round < 3 && !st;) {
+        const double before = clock_seconds();
+        st = gpu_begin(d, err);
+        for (uint32_t i = 0; i < times && !st; i++) {
+            st = gpu_dispatch(d, k, set, &c->p, row->push_bytes, groups, row->flops(&c->p), err);
+            gpu_barrier(d);
+        }
+        const colm_status ended = gpu_end(d, st ? NULL : err);
+        if (!st) st = ended;
+        const double took = clock_seconds() - before;
+        if (took < 2e-3 && times < 1024) {
+            times *= 4;
+            continue;
+        }
+        if (took / times < *ret) *ret = took / times;
+        round++;
+    }
+    gpu_unbind(d, &set);
+    return st;
+}
+
+/* The fastest of the variants that give the bits of *v, by what they take with a result of no consequence. */
+static colm_status fastest(ops_machine *m, const ops_call *c, const gpu_range *range, size_t n,
+                           const ops_variant **v, double *ret_seconds, colm_err *err) {
+    const ops_row *row = ops_get(c->op);
+    const ops_variant *was = *v;
+    gpu_range to[OPS_MAX_TENSORS];
+    gpu_buffer *result = NULL;
+    double seconds;
+    memcpy(to, range, n * sizeof *to);
+    colm_status st = gpu_buffer_create(own(m)->device, to[3].bytes, "tuning", &result, err);
+    to[2] = to[3] = (gpu_range){result, 0, to[3].bytes};
+    *ret_seconds = INFINITY;
+    for (size_t k = 0; k < *row->n_variants && !st; k++) {
+        const ops_variant *x = &row->variants[k];
+        if (strcmp(x->name, was->name) != 0 || !x->kind || x->matrices || !usable(m, x, row, c)) continue;
+        st = measure(m, x, c, to, n, &seconds, err);
+        if (!st && seconds < *ret_seconds) *ret_seconds = seconds, *v = x;
+    }
+    gpu_buffer_free(&result);
+    return st;
+}
+
+/* Puts a choice for calls like c into the table and *v, unless there is one, or nothing to choose. */
+static colm_status tune(ops_machine *m, const ops_call *c, const gpu_range *range, size_t n,
+                        const ops_variant **v, colm_err *err) {
+    gpu_own *o = own(m);
+    tune_choice key;
+    double seconds;
+    if (!tune_key(m, c, &key) || !(*v)->kind || (*v)->matrices || !c->p.linear.M || tune_find(&o->tuned, &key))
+        return COLM_OK;
+    colm_status st = fastest(m, c, range, n, v, &seconds, err);
+    if (st) return st;
+    snprintf(key.kind, sizeof key.kind, "%s", (*v)->kind);
+    log_line(&o->log, LOG_INFO, "tuned: %s of %u rows, N %u, K %u: %s, %.3g ms", ops_get(c->op)->name,
+             c->p.linear.M, key.N, key.K, key.kind, seconds * 1e3);
+    return tune_set(&o->tuned, &key, err);
+}
+
+static void tuning_load(ops_machine *m) {
+    gpu_own *o = own(m);
+    colm_err why;
+    char *text = gpu_tuning_load(o->device, o->kernels);
+    if (text && tune_parse(text, &o->tuned, &why))
+        log_line(&o->log, LOG_WARN, "the tuning of %s is not heeded: %s", o->info->name, why.text);
+    if (o->tuned.n) log_line(&o->log, LOG_INFO, "%zu shapes of linears are tuned for this device", o->tuned.n);
+    free(text);
+}
+
+static void tuning_keep(const gpu_own *o) {
+    str text = {0};
+    tune_format(&o->tuned, &text);
+    if (o->tuned.changed && o->tune && text.text && !text.failed)
+        gpu_tuning_keep(o->device, o->kernels, text.text);
+    str_done(&text);
+}
+
 static colm_status device_prepare(ops_machine *m, ops_call *c, colm_err *err) {
     const gpu_own *o = own(m);
     const ops_row *row = ops_get(c->op);
@@ -161,7 +282,8 @@ static colm_status device_prepare(ops_machine *m, ops_call *c, colm_err *err) {
     device_unprepare(m, c);
     ops_bound b = {.variant = pick(m, row, c)};
     if (!b.variant) return err_set(err, COLM_E_BUG, "no kernel of class %s or portable fits", o->kernels);
-    colm_status st = kernel_get(m, b.variant, c, &b.kernel, err);
+    colm_status st = o->tune ? tune(m, c, range, n, &b.variant, err) : COLM_OK;
+    if (!st) st = kernel_get(m, b.variant, c, &b.kernel, err);
     if (st) return st;
     ops_bound *kept = mem_alloc(1, sizeof *kept);
     if (!kept) return err_nomem(err, sizeof *kept, "bound call");
@@ -218,11 +340,7 @@ static colm_status record(gpu_own *o, const ops_call *c, size_t list, size_t ind
     const ops_row *row = ops_get(c->op);
     if (!c->bound) return err_set(err, COLM_E_BUG, "was not prepared");
     uint32_t groups[3] = {1, 1, 1};
-    const ops_variant *v = c->bound->variant;
-    if (v->tiles)
-        v->tiles(&c->p, v->tile, groups);
-    else
-        v->groups(&c->p, groups);
+    groups_of(c->bound->variant, &c->p, groups);
     if (!groups[0] || !groups[1] || !groups[2]) return COLM_OK; /* nothing to do */
     bool wait = hazard_note(&o->hazards, c->t, row->access) && barrier(o);
     colm_status st = COLM_OK;
@@ -293,6 +411,8 @@ static void device_identity(const ops_machine *m, char *buf, size_t n) {
 
 static void device_close(ops_machine *m) {
     gpu_clock_free(own(m)->device, &own(m)->clock);
+    tuning_keep(own(m));
+    tune_done(&own(m)->tuned);
     free(own(m)->watch.entry);
     free(m->own);
 }
@@ -338,11 +458,11 @@ static colm_status choose_class(const gpu_info *g, const char *wanted, const cha
                    wanted, ops_classes[0], ops_classes[1], ops_classes[2]);
 }
 
-const char *ops_call_variant(const ops_call *c) {
-    return c->bound->variant->name;
+tune_table *ops_tuned(ops_machine *m) {
+    return &own(m)->tuned;
 }
-const char *ops_call_kind(const ops_call *c) {
-    return c->bound->variant->kind;
+const ops_variant *ops_call_variant(const ops_call *c) {
+    return c->bound->variant;
 }
 
 bool ops_class_runs(const gpu_info *g, const char *kernels) {
@@ -377,6 +497,8 @@ colm_status ops_open_gpu(gpu_device *d, const ops_machine_params *p, ops_machine
     const gpu_switches *s = gpu_get_switches(d);
     *o = (gpu_own){.device = d, .info = g, .kernels = kernels, .sync = p->sync, .watched = s->hazards};
     o->watch.drop = s->drop_barrier;
+    o->tune = p->tune;
+    if (p->log) o->log = *p->log;
     m->own = o;
     m->fuses = kernels == ops_classes[OPS_CLASS_CPU];
     if (g->kind != GPU_CPU || s->alloc_cap) m->memory = g->memory;
@@ -384,6 +506,7 @@ colm_status ops_open_gpu(gpu_device *d, const ops_machine_params *p, ops_machine
     /* Without texels their number bounds nothing. */
     m->window = (g->max_range / 16 < g->max_texels || !g->max_texels ? g->max_range / 16 : g->max_texels) * 4;
     log_line(p->log, LOG_INFO, "device: %s; kernels: %s", g->name, kernels);
+    tuning_load(m);
     *ret = m;
     return COLM_OK;
 }

@@ -39,7 +39,7 @@ colm_status ops_open(const ops_open_params *p, ops_machine **ret, colm_err *err)
                     .submit_flops = p->submit_flops,
                     .switches = &switches,
                     .log = p->log};
-    ops_machine_params mp = {.kernels = p->kernels, .sync = p->sync, .log = p->log};
+    ops_machine_params mp = {.kernels = p->kernels, .sync = p->sync, .tune = p->tune, .log = p->log};
     st = gpu_open(&g, &d, err);
     if (!st) st = ops_open_gpu(d, &mp, &m, err);
     if (!st && !p->unsafe) st = check_verdict(d, ops_machine_class(m), err);

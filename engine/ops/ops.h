@@ -197,6 +197,8 @@ typedef struct ops_machine ops_machine;
 typedef struct {
     const char *kernels; /* NULL or "auto": best that fits per call; else this one of ops_classes */
     bool sync;           /* wait after every call: to find a fault */
+    bool tune; /* ops_prepare measures the variants of every linear it has not seen yet, and the fastest
+                  are kept for the device (engine/ops/tune.h); what buffers hold stays */
     const log_sink *log;
 } ops_machine_params;
 
@@ -215,6 +217,7 @@ typedef struct {
     const log_sink *log;
     const gpu_switches *switches; /* NULL: those of COLM_DEBUG */
     bool unsafe; /* also a device on which the newest selftest failed (engine/ops/selftest.h) */
+    bool tune;   /* as in ops_machine_params */
 } ops_open_params;
 COLM_MUST_USE colm_status ops_open(const ops_open_params *p, ops_machine **ret, colm_err *err);
 /* Messages of the validation layer so far; 0 for machines without one. */

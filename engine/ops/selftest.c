@@ -44,8 +44,8 @@ static colm_status stage_open(const scene *s, ops_machine *m, stage *ret, colm_e
     return st;
 }
 
-/* Runs call c on what the scene holds; *ret_variant is the class of the kernel. */
-static colm_status stage_run(stage *at, const scene *s, uint32_t c, const char **ret_variant, colm_err *err) {
+/* Runs call c on what the scene holds; *ret is the kernel that did. */
+static colm_status stage_run(stage *at, const scene *s, uint32_t c, const ops_variant **ret, colm_err *err) {
     ops_call call = {.op = s->call[c].op, .p = s->call[c].p};
     ops_list list = {0};
     const ops_list *lists[] = {&list};
@@ -59,7 +59,7 @@ static colm_status stage_run(stage *at, const scene *s, uint32_t c, const char *
     if (!st) st = ops_add(&list, &call, err);
     if (!st) st = ops_prepare(at->m, &list, err);
     if (!st) st = ops_run(at->m, lists, 1, err);
-    if (!st && ret_variant) *ret_variant = ops_call_variant(&list.call[0]);
+    if (!st && ret) *ret = ops_call_variant(&list.call[0]);
     ops_unprepare(at->m, &list);
     ops_list_done(&list);
     return st;
@@ -132,15 +132,17 @@ out:
 static colm_status test_call(tester *at, stage *ref, stage *gpu, scene *s, uint32_t c, colm_err *err) {
     const ops_id op = s->call[c].op;
     const ops_row *of = ops_get(op);
+    const ops_variant *v = NULL;
     ops_selftest_row row = {.op = of->name, .shape = s->shape, .limit = scene_limit(op)};
     colm_status st = stage_run(ref, s, c, NULL, err);
-    if (!st) st = stage_run(gpu, s, c, &row.variant, err);
+    if (!st) st = stage_run(gpu, s, c, &v, err);
     const char *spoilt = at->p->spoil ? at->p->spoil : "";
     bool spoil = strcmp(spoilt, of->name) == 0 || strcmp(spoilt, "all") == 0;
     for (size_t k = 0; of->access[k] && !st; k++)
         if (of->access[k] != 'r') st = compare(ref, gpu, s, s->call[c].t[k], spoil, &row, err);
     if (st) return err_at(err, "%s, %s, class %s", of->name, s->shape, at->kernels);
-    if (strcmp(row.variant, at->kernels) != 0) return COLM_OK; /* the other class's turn */
+    if (strcmp(v->name, at->kernels) != 0) return COLM_OK; /* the other class's turn */
+    row.variant = v->matrices ? v->kind : v->name;
     row.pass = row.error <= row.limit && !row.note;
     at->rows++;
     if (!row.pass) at->failed++, at->bad[op] = true;

@@ -8,7 +8,7 @@
 
 /* One call on one class. */
 typedef struct {
-    const char *op, *variant; /* the operation's name; the class whose kernel ran */
+    const char *op, *variant; /* the operation's name; the class whose kernel ran, or "coopmat" */
     const char *shape;        /* in words */
     double error, limit;      /* the largest NMSE of what the call writes (tensor_nmse); may be NaN */
     const char *note;         /* what is wrong beside the error, or NULL */
