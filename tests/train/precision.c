@@ -331,6 +331,14 @@ static void memory_is_planned(void) {
     }
 }
 
+static void the_validation_layer_is_silent(void) {
+    gpu_device *d = test_device();
+    if (d)
+        CHECK(gpu_validation_messages(d) == 0);
+    else
+        test_skip("no Vulkan device");
+}
+
 int main(void) {
     folder = scratch_open();
     if (!texts_open()) return 1;
@@ -342,6 +350,7 @@ int main(void) {
     TEST(what_overflows_is_counted_or_fails);
     TEST(bias_correction_counts_updates);
     TEST(memory_is_planned);
+    if (getenv("COLM_TEST_VALIDATE")) TEST(the_validation_layer_is_silent);
     corpus_close(&texts);
     scratch_close(&folder);
     return test_end();
