@@ -15,6 +15,7 @@ IN(4, float, clip)
 #define PER 16u
 
 void main() {
+    PUSH_ONCE(adamw)
     if (clip[2] != 0.0) return;
     float scale = clip[1];
     uint first = GROUP_FOLDED * (WIDTH * PER) + ME;

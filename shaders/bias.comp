@@ -8,6 +8,7 @@ IO4(0, Y)
 IN4(1, b)
 
 void main() {
+    PUSH_ONCE(bias)
     uint r = ROW, y0 = (r * p.ld + p.o) / 4u;
     if (r >= p.rows) return;
     for (uint c = ME; c < p.cols / 4u; c += WIDTH) STORE4(Y, y0 + c, LOAD4(Y, y0 + c) + LOAD4(b, c));

@@ -11,6 +11,7 @@ vec4 of_column(uint r, uint at, vec2 row) { return LOAD4(dY, (r * p.ld + p.o) / 
 #include "columns.glsl"
 
 void main() {
+    PUSH_ONCE(bias)
     uint c = COLUMN;
     bool mine = c < p.cols / 4u;
     vec4 sum = vec4(0);

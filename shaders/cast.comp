@@ -10,6 +10,7 @@ OUT4(1, Y)
 #define PER 16u
 
 void main() {
+    PUSH_ONCE(cast)
     uint first = GROUP_FOLDED * (WIDTH * PER) + ME;
     for (uint k = 0u; k < PER; k++) {
         uint i = first + k * WIDTH;

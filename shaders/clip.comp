@@ -9,6 +9,7 @@ IN4(0, partial)
 OUT(1, float, result)
 
 void main() {
+    PUSH_ONCE(clip)
     vec4 sum = vec4(0);
     for (uint i = ME; i < (p.n + 3u) / 4u; i += WIDTH)
         sum += mix(vec4(0), LOAD4(partial, i), lessThan(4u * i + uvec4(0, 1, 2, 3), uvec4(p.n)));

@@ -9,6 +9,7 @@ IN4(1, E)
 IO4(2, X)
 
 void main() {
+    PUSH_ONCE(embed)
     uint r = ROW;
     if (r >= p.rows) return;
     uint row = token[r] - p.first; /* far beyond any count for a token below the window */

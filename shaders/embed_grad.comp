@@ -17,6 +17,7 @@ IO4(4, E)
 #define STEP 8u
 
 void main() {
+    PUSH_ONCE(embed_grad)
     uint u = GROUP_FOLDED, c = gl_WorkGroupID.y * WIDTH + ME;
     if (u >= p.unique) return;
     uint row = list[u] - p.first; /* far beyond any count for a token below the window */

@@ -12,6 +12,7 @@ OUT(2, VALUE, Y)
 OUT(3, float, stat)
 
 void main() {
+    PUSH_ONCE(head_norm)
     uint r = ROW;
     if (r >= p.rows) return; /* all of the workgroup or none */
     EACH_HEAD(h) {

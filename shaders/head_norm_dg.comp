@@ -18,6 +18,7 @@ VALUE of_column(uint r, uint at, vec2 row) { return AT(dY, HEAD_Y(r, head) + at)
 #include "columns.glsl"
 
 void main() {
+    PUSH_ONCE(head_norm)
     uint d = COLUMN;
     bool mine = d < p.hd / UNIT;
     VALUE sum = VALUE(0);

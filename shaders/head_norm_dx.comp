@@ -12,6 +12,7 @@ READS(3, dY)
 OUT(4, VALUE, dX)
 
 void main() {
+    PUSH_ONCE(head_norm)
     uint r = ROW;
     if (r >= p.rows) return; /* all of the workgroup or none */
     EACH_HEAD(h) {

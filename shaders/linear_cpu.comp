@@ -26,7 +26,7 @@ PUSH(linear)
 IN4(0, A)
 IN4(1, B)
 IN4(2, R)
-OUT(3, vec4, Z)
+OUT4(3, Z)
 
 #define ROWS 32u
 #define STEP 4u
@@ -39,7 +39,6 @@ abi_linear block_at(uint b) {
 #endif
 
 void main() {
-    /* Push constants are read once: such a device gathers them lane by lane. */
 #if JOINED
 #if MODE == LINEAR_DW
     uint number = GROUP_FOLDED;
@@ -54,7 +53,7 @@ void main() {
     abi_linear p = block_at(block);
 #else
     uint i0 = ROW_TILE * ROWS, j0 = COL_TILE * 32u + 4u * LANE;
-    abi_linear p = p;
+    PUSH_ONCE(linear)
 #endif
     uint j = min(j0, OUT_COLS - 4u); /* lanes beyond the last column load what the last ones do */
     uint z_at = OUT_AT(i0, j) / 4u, z_row = (OUT_AT(1u, 0u) - OUT_AT(0u, 0u)) / 4u, z_rows = OUT_ROWS;
@@ -106,5 +105,5 @@ void main() {
 
     if (mine)
         [[unroll]] for (uint r = 0u; r < ROWS; r++)
-            if (i0 + r < z_rows) PUT(Z, z_at + r * z_row, acc[r]);
+            if (i0 + r < z_rows) STORE4(Z, z_at + r * z_row, acc[r]);
 }

@@ -14,6 +14,7 @@ OUT(3, float, stat)
 #include "norm.glsl"
 
 void main() {
+    PUSH_ONCE(norm)
     uint r = ROW, cols = p.cols / 4u;
     if (r >= p.rows) return; /* all of the workgroup or none */
     uint x0 = (r * p.ldx + p.xo) / 4u, y0 = (r * p.ldy + p.yo) / 4u;

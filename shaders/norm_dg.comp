@@ -22,6 +22,7 @@ vec4 of_column(uint r, uint at, vec2 row) {
 #include "columns.glsl"
 
 void main() {
+    PUSH_ONCE(norm)
     uint c = COLUMN;
     bool mine = c < p.cols / 4u;
     vec4 sum = vec4(0);

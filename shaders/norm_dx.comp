@@ -21,6 +21,7 @@ IO4(4, dX)
 #endif
 
 void main() {
+    PUSH_ONCE(norm)
     uint r = ROW, cols = p.cols / 4u;
     if (r >= p.rows) return; /* all of the workgroup or none */
     uint x0 = (r * p.ldx + p.xo) / 4u, y0 = (r * p.ldy + p.yo) / 4u;

@@ -26,6 +26,7 @@ IN(1, float, table)
 #define HALF (HD / 2u / UNIT)
 
 void main() {
+    PUSH_ONCE(rope)
     uint r = ROW;
     if (r >= p.rows) return;
     uint cos0 = r % p.T * (HD / UNIT), x0 = (r * p.ld + p.xo) / UNIT;

@@ -52,12 +52,6 @@ layout(local_size_x = WIDTH) in;
 #else
 #define IO4(t, name) OUT4(t, name)
 #endif
-#define OUT4(t, name) layout(std430, binding = t) buffer name##_io { vec4 name##_v4[]; };
-#define STORE4(name, i, v) name##_v4[i] = (v)
-/* The first k < 4 elements only: what lies beyond belongs to others. */
-#define STORE4_PART(name, i, v, k)                                                                                     \
-    [[unroll]] for (uint e_ = 0u; e_ < 3u; e_++)                                                                       \
-        if (e_ < (k)) name##_v4[i][e_] = (v)[e_];
 #endif
 
 /* Some drivers' log is good to 1e-6 only, their exp to the last bits: one Newton step on exp(y) = x, for x >= 1. */

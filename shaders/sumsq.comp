@@ -8,6 +8,7 @@ IN4(0, X)
 OUT(1, float, partial)
 
 void main() {
+    PUSH_ONCE(sumsq)
     uint g = GROUP_FOLDED, chunk = ABI_SUMSQ_CHUNK / 4u;
     if (g * ABI_SUMSQ_CHUNK >= p.n) return; /* all of the workgroup or none */
     uint end = min((g + 1u) * chunk, (p.n + 3u) / 4u);

@@ -15,6 +15,7 @@ IN4(1, B)
 OUT4(2, Z)
 
 void main() {
+    PUSH_ONCE(ew)
     uint r = ROW;
     if (r >= p.rows) return;
     uint a0 = (r * p.lda + p.ao) / 4u, z0 = (r * p.ldz + p.zo) / 4u;

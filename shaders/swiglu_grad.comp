@@ -13,6 +13,7 @@ IO4(1, B)
 IN4(2, dZ)
 
 void main() {
+    PUSH_ONCE(ew)
     uint r = ROW;
     if (r >= p.rows) return;
     uint a0 = (r * p.lda + p.ao) / 4u;

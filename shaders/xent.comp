@@ -37,6 +37,7 @@ vec4 slope(vec4 l) { return tanh_slope(l / p.cap); }
 #endif
 
 void main() {
+    PUSH_ONCE(xent)
     uint r = ROW, row = r * (p.ld / 4u), whole = p.vocab / 4u, part = whole + uint(p.vocab % 4u > 0u);
     uint goal = r < p.rows ? target[r] : ABI_NO_TARGET;
     bool has = goal != ABI_NO_TARGET;

@@ -9,6 +9,7 @@ OUT4(0, X)
 #define PER 16u
 
 void main() {
+    PUSH_ONCE(zero)
     uint first = GROUP_FOLDED * (WIDTH * PER) + ME;
     for (uint k = 0u; k < PER; k++) {
         uint i = first + k * WIDTH;

@@ -59,12 +59,14 @@ static colm_status create_device(gpu_device *d, colm_err *err) {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES_EXT,
         .subgroupSizeControl = f->size_control,
         .computeFullSubgroups = f->full_subgroups};
+    const VkPhysicalDeviceFeatures features = {.shaderInt64 = f->info.int64};
     VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                .pNext = f->size_control ? &sizes : NULL,
                                .queueCreateInfoCount = 1,
                                .pQueueCreateInfos = &queue,
                                .enabledExtensionCount = n,
-                               .ppEnabledExtensionNames = extensions};
+                               .ppEnabledExtensionNames = extensions,
+                               .pEnabledFeatures = &features};
     VkResult r = gpu_matrix_create_device(f, &info, &d->handle);
     if (r) return gpu_fail(d, r, "vkCreateDevice", err);
     volkLoadDeviceTable(&d->vk, d->handle);

@@ -49,6 +49,7 @@ typedef struct {
     uint32_t subgroup;     /* lanes reported */
     bool subgroup_shuffle; /* in compute */
     bool subgroup_fixed;   /* a required size of `subgroup` with full subgroups can be asked for */
+    bool int64;            /* integers of 64 bits in shaders */
     uint32_t n_matrices; /* cooperative matrices, the largest first; without the extension, or where the headers
                             of the build know none, 0 */
     gpu_matrix matrix[GPU_MATRICES];

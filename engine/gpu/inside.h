@@ -52,6 +52,7 @@ typedef struct {
     uint32_t push_bytes;
     uint32_t shared_bytes; /* workgroup memory, at least */
     uint32_t local[3];
+    bool int64;
     uint32_t subgroup_ops; /* VkSubgroupFeatureFlags */
     bool matrices;         /* works with cooperative matrices */
 } gpu_face;

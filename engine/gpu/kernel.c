@@ -36,6 +36,7 @@ static colm_status check_face(const gpu_device *d, const gpu_kernel_params *p, c
     if (f->shared_bytes > i->shared_memory)
         return err_set(err, COLM_E_BUG, "%u bytes of shared memory, the device has %u", f->shared_bytes,
                        i->shared_memory);
+    if (f->int64 && !i->int64) return err_set(err, COLM_E_BUG, "integers of 64 bits, which the device has not");
     if (f->subgroup_ops & ~d->found.subgroup_ops)
         return err_set(err, COLM_E_BUG, "subgroup operations %#x, the device has %#x in compute",
                        f->subgroup_ops, d->found.subgroup_ops);

@@ -114,6 +114,7 @@ static void look_closer(gpu_found *f, uint32_t api, const extension_list *e) {
     vkGetPhysicalDeviceFeatures2(f->handle, &features);
 
     gpu_info *i = &f->info;
+    i->int64 = features.features.shaderInt64;
     for (size_t b = 0; b < 16; b++) snprintf(i->uuid + 2 * b, 3, "%02x", id.deviceUUID[b]);
     if (driver.driverName[0])
         snprintf(i->driver, sizeof i->driver, "%.120s %.120s", driver.driverName, driver.driverInfo);

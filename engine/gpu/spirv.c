@@ -42,6 +42,7 @@ enum {
     CAP_MATRIX = 0,
     CAP_SHADER = 1,
     CAP_FLOAT16 = 9,
+    CAP_INT64 = 11,
     CAP_SAMPLED_BUFFER = 46,
     CAP_IMAGE_QUERY = 50,
     CAP_SUBGROUP = 61,
@@ -119,6 +120,8 @@ static colm_status read_capability(uint32_t c, gpu_face *face, colm_err *err) {
     else if (c == CAP_FLOAT16 || c == CAP_BF16 || c == CAP_BF16_MATRIX || c == CAP_MEMORY_MODEL ||
              c == CAP_COOPERATIVE_MATRIX)
         face->matrices = true;
+    else if (c == CAP_INT64)
+        face->int64 = true;
     else if (c != CAP_MATRIX && c != CAP_SHADER && c != CAP_SAMPLED_BUFFER && c != CAP_IMAGE_QUERY)
         return err_set(err, COLM_E_BUG, "SPIR-V capability %u is not among those that colm switches on", c);
     return COLM_OK;

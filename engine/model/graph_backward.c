@@ -120,12 +120,8 @@ static colm_status attention(model_graph *g, uint32_t layer, colm_err *err) {
                         .p.attn = n};
         TRY(ops_add(&g->backward, &dkv, err));
     }
-    EACH_TRAINED(g, i) {
-        const model_chain *ch = &g->s->config.chain[i];
-        TRY(graph_rope(g, &g->backward, &g->dq, i, ch->heads, -1, err));
-        if (ch->kv_heads) TRY(graph_rope(g, &g->backward, &g->dk, i, ch->kv_heads, -1, err));
-    }
-    return COLM_OK;
+    TRY(graph_rope(g, &g->backward, &g->dq, 1, STAT_HEAD, -1, err));
+    return graph_rope(g, &g->backward, &g->dk, 1, STAT_KV_HEAD, -1, err);
 }
 
 static colm_status head_norm(model_graph *g, param_kind k, uint32_t layer, uint32_t i, uint32_t heads,

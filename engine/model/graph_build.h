@@ -56,7 +56,7 @@ struct model_graph {
     ops_buf pool[POOLS];
     ops_buf tokens, targets, list, start, order, rope, nll, top, partial, clip;
     ops_buf first[2]; /* first position each row may see: in layers that see all, in windowed ones */
-    ops_buf joined;                              /* of ops_fuse */
+    ops_buf joined;   /* of ops_fuse */
     ops_buf pos, pos_list, pos_start, pos_order; /* learned positions */
     uint64_t nll_stride;                         /* rows to a multiple of 64; see graph_nll_at */
     ops_list forward, head, clear, backward, update;
@@ -144,7 +144,8 @@ COLM_MUST_USE colm_status graph_bias(model_graph *g, ops_list *l, param_kind k, 
                                      const act *y, colm_err *err);
 COLM_MUST_USE colm_status graph_bias_gradient(model_graph *g, param_kind k, uint32_t layer, uint32_t chain,
                                               const act *dy, colm_err *err);
-COLM_MUST_USE colm_status graph_rope(model_graph *g, ops_list *l, const act *x, uint32_t chain, uint32_t heads,
+/* Turns the (key-value) heads of one part's chains in x; sign -1: back. */
+COLM_MUST_USE colm_status graph_rope(model_graph *g, ops_list *l, const act *x, int part, stat_per per,
                                      float sign, colm_err *err);
 /* The attention of one chain in one layer, as every attention call wants it. */
 struct abi_attn graph_attn(const model_graph *g, uint32_t layer, uint32_t chain);

@@ -95,13 +95,20 @@ colm_status graph_bias_gradient(model_graph *g, param_kind k, uint32_t layer, ui
     return ops_add(&g->backward, &c, err);
 }
 
-colm_status graph_rope(model_graph *g, ops_list *l, const act *x, uint32_t chain, uint32_t heads, float sign,
+/* Heads of 8 n columns stand without padding between chains: one call turns them all. */
+colm_status graph_rope(model_graph *g, ops_list *l, const act *x, int part, stat_per per, float sign,
                        colm_err *err) {
-    uint32_t hd = g->s->config.head_dim;
+    uint32_t hd = g->s->config.head_dim, next;
     if (g->s->config.family.position != POSITION_ROPE) return COLM_OK;
-    ops_call c = {.op = OP_ROPE, .t = {act_view(g, x), {g->rope, 0, (uint64_t)g->p.T * hd}}};
-    c.p.rope = (struct abi_rope){g->rows, g->p.T, heads, hd, x->ld, act_col(g, x, chain), sign};
-    return ops_add(l, &c, err);
+    for (uint32_t i = g->lo[part]; i < g->hi[part]; i = next) {
+        next = hd % 8 ? i + 1 : g->hi[part];
+        uint32_t heads = (graph_stat_offset(g, x, next, per) - graph_stat_offset(g, x, i, per)) / g->rows;
+        if (!heads) continue;
+        ops_call c = {.op = OP_ROPE, .t = {act_view(g, x), {g->rope, 0, (uint64_t)g->p.T * hd}}};
+        c.p.rope = (struct abi_rope){g->rows, g->p.T, heads, hd, x->ld, act_col(g, x, i), sign};
+        TRY(ops_add(l, &c, err));
+    }
+    return COLM_OK;
 }
 
 struct abi_attn graph_attn(const model_graph *g, uint32_t layer, uint32_t chain) {

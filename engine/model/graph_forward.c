@@ -72,9 +72,9 @@ static colm_status queries_keys_values(model_graph *g, ops_list *l, uint32_t lay
         TRY(head_norm(g, l, PARAM_KN, layer, i, ch[i].kv_heads, &t->kraw, &t->k, &t->stat_k, STAT_KV_HEAD,
                       err));
     }
-    EACH_CHAIN(g, again, p, i) {
-        TRY(graph_rope(g, l, &a->part[p].q, i, ch[i].heads, 1, err));
-        if (ch[i].kv_heads) TRY(graph_rope(g, l, &a->part[p].k, i, ch[i].kv_heads, 1, err));
+    for (int p = again; p < 2; p++) {
+        TRY(graph_rope(g, l, &a->part[p].q, p, STAT_HEAD, 1, err));
+        TRY(graph_rope(g, l, &a->part[p].k, p, STAT_KV_HEAD, 1, err));
     }
     return COLM_OK;
 }

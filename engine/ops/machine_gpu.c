@@ -150,8 +150,9 @@ static colm_status kernel_get(const ops_machine *m, const ops_variant *v, const 
     const gpu_matrix *x = v->matrices ? matrix_of(m, c) : NULL;
     if (x) snprintf(of_matrix, sizeof of_matrix, " MM=%u MN=%u MK=%u", x->m, x->n, x->k);
     storage_macros(m, c, storage);
-    int n = snprintf(text, sizeof text, "TEXELS=%d LANES=%u %s %s%s%s", v->texels,
-                     v->subgroup ? v->subgroup : 1, v->defines ? v->defines : "", of_call, storage, of_matrix);
+    int n = snprintf(text, sizeof text, "TEXELS=%d WIDE=%d LANES=%u %s %s%s%s", v->texels,
+                     v->texels && o->info->int64, v->subgroup ? v->subgroup : 1, v->defines ? v->defines : "",
+                     of_call, storage, of_matrix);
     const char *define[MAX_DEFINES];
     size_t n_defines = 0;
     char *rest = NULL;

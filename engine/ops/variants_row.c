@@ -143,6 +143,8 @@ static bool fits_head_norm_dg(const ops_push *p) {
     const size_t n_variants_##id = sizeof variants_##id / sizeof *variants_##id
 #define CPU(file, defines, count) \
     { "cpu", NULL, file, defines, .subgroup = LANES_CPU, .texels = true, .groups = count }
+/* A subgroup a row, 16 rows a workgroup: to start one costs a CPU device as much as a narrow row. */
+#define CPU_ROWS "ROWS=16", .subgroup = LANES_CPU, .texels = true, .tile = {16, 0}
 #define PORTABLE(file, defines, count) \
     { "portable", NULL, file, defines, .optimize = true, .groups = count }
 /* A subgroup a row, four rows a workgroup, or two where that would be more than 256 invocations. */
@@ -157,10 +159,9 @@ static bool fits_head_norm_dg(const ops_push *p) {
         LANES(128, 2, file, macros, count)
 #define BOTH(id, file, defines, count) VARIANTS(id, CPU(file, defines, count), PORTABLE(file, defines, count))
 /* All, with macros that the call decides. */
-#define ALL_OF(id, file, macros, count, count_gpu)                                                          \
-    VARIANTS(id,                                                                                            \
-             {"cpu", NULL, file, .subgroup = LANES_CPU, .texels = true, .define = macros, .groups = count}, \
-             GPU(file, macros, count_gpu),                                                                  \
+#define ALL_OF(id, file, macros, count, count_rows)                                    \
+    VARIANTS(id, {"cpu", NULL, file, CPU_ROWS, .define = macros, .tiles = count_rows}, \
+             GPU(file, macros, count_rows),                                            \
              {"portable", NULL, file, .optimize = true, .define = macros, .groups = count})
 /* Rows as wide as a vocabulary have a workgroup each in every class. */
 #define XENT(id, macros, count)                                                                               \
@@ -192,8 +193,7 @@ VARIANTS(adamw, CPU("adamw.comp", NULL, groups_adamw_cpu), PORTABLE("adamw.comp"
 VARIANTS(zero, CPU("zero.comp", NULL, groups_zero_cpu), PORTABLE("zero.comp", NULL, groups_zero));
 VARIANTS(cast, CPU("cast.comp", NULL, groups_cast_cpu), PORTABLE("cast.comp", NULL, groups_cast));
 VARIANTS(rope,
-         {"cpu", NULL, "rope.comp", .subgroup = LANES_CPU, .texels = true, .fits = fits_rope_cpu,
-          .define = define_rope, .groups = groups_rope},
+         {"cpu", NULL, "rope.comp", CPU_ROWS, .fits = fits_rope_cpu, .define = define_rope, .tiles = rows_rope},
          GPU("rope.comp", define_rope, rows_rope),
          {"portable", NULL, "rope.comp", .optimize = true, .define = define_rope, .groups = groups_rope});
 #define HEAD_NORM_CPU(file, fit, count)                                                                    \
