@@ -57,10 +57,11 @@ static bool same_result(const ops_call *a, const ops_call *b) {
     result x = result_of(a), y = result_of(b);
     return same_view(a->t[Z], b->t[Z]) && x.first == y.first && x.cols == y.cols && x.ld == y.ld;
 }
+/* In memory of their own, or in columns of their own of the same rows. */
 static bool apart(const ops_call *a, const ops_call *b) {
     result x = result_of(a), y = result_of(b);
     if (!ops_overlap(a->t[Z], b->t[Z])) return true;
-    return a->t[Z].off == b->t[Z].off && x.ld == y.ld &&
+    return a->t[Z].off == b->t[Z].off && x.ld == y.ld && x.first + x.cols <= x.ld && y.first + y.cols <= y.ld &&
            (x.first + x.cols <= y.first || y.first + y.cols <= x.first);
 }
 /* b goes on with a's sum. In one call that stays in registers, so it is the same in float32 only. */
@@ -112,9 +113,11 @@ static bool span_of_r(const ops_machine *m, const ops_call *g, size_t n, ops_vie
         from = &g[i];
     }
     if (!from) return true;
-    uint64_t before = from->t[Z].off - z.off;
+    const uint64_t before = from->t[Z].off - z.off;
+    const ops_slot *s = machine_slot(m, from->t[R].buf);
     *ret = (ops_view){from->t[R].buf, from->t[R].off - before, z.len};
-    return from->t[R].off >= before && ret->off + ret->len <= machine_slot(m, ret->buf)->n;
+    return from->t[R].off >= before && ret->off + ret->len <= s->n &&
+           ret->off * ops_dtype_size(s->dtype) % 256 == 0;
 }
 
 typedef struct {
@@ -154,7 +157,6 @@ static bool put_call(const ops_machine *m, table *t, const ops_call *g, size_t n
     s[PLAN].off = t->n;
     for (int k = A; k <= Z; k++) s[k] = span(g, n, k);
     bool fits = span_of_r(m, g, n, s[Z], &s[R]);
-    for (int k = A; k <= Z; k++) fits &= s[k].len <= ops_window(m) && s[k].len <= MOST_ELEMENTS;
     for (size_t i = 0, blocks = 1; i < n; i += blocks, blocks = 1) {
         uint32_t rows = g->op == OP_LINEAR_DW ? g[i].p.linear.N : 1;
         while (i + blocks < n && goes_on(m, &g[i + blocks - 1], &g[i + blocks])) blocks++;
@@ -167,6 +169,7 @@ static bool put_call(const ops_machine *m, table *t, const ops_call *g, size_t n
         c.p.linears.work += (uint32_t)((uint64_t)g[i].p.linear.N * g[i].p.linear.K / 64);
     }
     s[PLAN].len = t->n - s[PLAN].off;
+    for (int k = A; k <= PLAN; k++) fits &= s[k].len <= ops_window(m) && s[k].len <= MOST_ELEMENTS;
     *ret = c;
     return fits && c.p.linears.tiles <= MOST_TILES;
 }

@@ -501,7 +501,7 @@ colm_status ops_open_gpu(gpu_device *d, const ops_machine_params *p, ops_machine
     o->tune = p->tune;
     if (p->log) o->log = *p->log;
     m->own = o;
-    m->fuses = kernels == ops_classes[OPS_CLASS_CPU];
+    m->fuses = kernels == ops_classes[OPS_CLASS_CPU] && g->max_texels;
     if (g->kind != GPU_CPU || s->alloc_cap) m->memory = g->memory;
     m->switches = *s;
     /* Without texels their number bounds nothing. */
