@@ -15,7 +15,7 @@ static void on_row(void *user, const ops_selftest_row *r) {
     char shown[PRINT_SHORT];
     print_text(p, r->op);
     print_text(p, r->variant);
-    print_text(p, "f32");
+    print_text(p, r->dtype);
     print_text(p, r->shape);
     print_real_shown(p, r->error, print_short(r->error, 2, shown));
     print_real_shown(p, r->limit, print_short(r->limit, 2, shown));

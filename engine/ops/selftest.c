@@ -17,6 +17,7 @@ typedef struct {
     const ops_selftest_params *p;
     ops_machine *ref, *gpu;
     const char *kernels; /* the class under test */
+    ops_dtype dtype;     /* how tensors are stored that may be of 16 bits */
     bool bad[OP_COUNT];
     size_t rows, failed;
 } tester;
@@ -44,14 +45,35 @@ static colm_status stage_open(const scene *s, ops_machine *m, stage *ret, colm_e
     return st;
 }
 
+/* Writes what the scene holds to tensor k, or reads what it has become, as floats or integers. */
+static colm_status stage_write(stage *at, const scene *s, uint32_t k, colm_err *err) {
+    const scene_tensor *t = &s->t[k];
+    const size_t n = whole_len(t);
+    void *stored = mem_alloc(n, sizeof(uint32_t));
+    if (!stored) return err_nomem(err, n * sizeof(uint32_t), "selftest");
+    ops_pack(t->dtype, t->bits, stored, n);
+    colm_status st = ops_write(at->m, at->buf[k], 0, stored, n, err);
+    free(stored);
+    return st;
+}
+static colm_status stage_read(stage *at, const scene *s, uint32_t k, uint32_t *ret, colm_err *err) {
+    const scene_tensor *t = &s->t[k];
+    const size_t n = whole_len(t);
+    void *stored = mem_alloc(n, sizeof(uint32_t));
+    if (!stored) return err_nomem(err, n * sizeof(uint32_t), "selftest");
+    colm_status st = ops_read(at->m, at->buf[k], 0, stored, n, err);
+    if (!st) ops_unpack(t->dtype, stored, ret, n);
+    free(stored);
+    return st;
+}
+
 /* Runs call c on what the scene holds; *ret is the kernel that did. */
 static colm_status stage_run(stage *at, const scene *s, uint32_t c, const ops_variant **ret, colm_err *err) {
     ops_call call = {.op = s->call[c].op, .p = s->call[c].p};
     ops_list list = {0};
     const ops_list *lists[] = {&list};
     colm_status st = COLM_OK;
-    for (uint32_t k = 0; k < s->n_tensors && !st; k++)
-        st = ops_write(at->m, at->buf[k], 0, s->t[k].bits, whole_len(&s->t[k]), err);
+    for (uint32_t k = 0; k < s->n_tensors && !st; k++) st = stage_write(at, s, k, err);
     for (size_t k = 0; ops_get(call.op)->access[k]; k++) {
         uint32_t t = s->call[c].t[k];
         call.t[k] = (ops_view){at->buf[t], SCENE_FRAME, s->t[t].len};
@@ -76,48 +98,65 @@ static const char *compare_wholes(const scene_tensor *t, const uint32_t *want, c
     return memcmp(want, got, whole_len(t) * sizeof *got) ? "integers differ" : NULL;
 }
 
+/* Whether f, a zero to the reference, is anything else; what is below the least float16 may have been rounded
+ * up to it. */
+static bool is_not_zero(ops_dtype t, float f) {
+    return f != 0 && !(t == OPS_F16 && fabsf(f) < 1e-6f);
+}
+
 /* Tensor t was `bits` before the call. What the reference left as a guard must be so still, zeros must be
- * zeros; *error is the NMSE of the rest. Returns what is wrong beside that. */
+ * zeros, of 16-bit numbers only those near the middle of two may differ; *error is the NMSE of the rest.
+ * Returns what is wrong beside that. */
 static const char *compare_floats(const scene_tensor *t, const double *want, const uint32_t *got, double *a,
                                   float *b, double *error) {
-    size_t used = 0;
+    size_t used = 0, differ = 0;
     const char *note = NULL;
     for (size_t e = 0; e < whole_len(t); e++) {
         float before, f;
         memcpy(&before, &t->bits[e], sizeof before);
         memcpy(&f, &got[e], sizeof f);
         if (in_tail(t, e)) continue;
-        if (isnan(want[e]) || (t->bits[e] == SCENE_LARGE && want[e] == (double)before)) {
+        if (isnan(want[e]) || (t->bits[e] == t->large && want[e] == (double)before)) {
             if (got[e] != t->bits[e]) note = "wrote where it must not";
             continue;
         }
-        if (!note && want[e] == 0 && f != 0) note = "is not 0 where the reference is";
+        if (!note && want[e] == 0 && is_not_zero(t->dtype, f)) note = "is not 0 where the reference is";
+        differ += want[e] != (double)f;
         a[used] = want[e];
         b[used++] = f;
     }
-    double nmse = used ? tensor_nmse(a, b, used) : 0;
-    if (!(nmse <= *error)) *error = nmse;
+    *error = used ? tensor_nmse(a, b, used) : 0;
+    if (!note && ops_dtype_size(t->dtype) == 2 && differ > 1 + used / 16) note = "is rounded otherwise";
     return note;
 }
 
+/* The tensor that is furthest beyond its limit, or nearest to it, speaks for the row. */
+static void judge(ops_selftest_row *row, double error, double limit) {
+    if (!(row->error <= row->limit) || (error <= limit && error * row->limit < row->error * limit)) return;
+    row->error = error;
+    row->limit = limit;
+}
+
 /* Compares tensor k after a call on both machines and takes over the reference's result. */
-static colm_status compare(stage *ref, stage *gpu, scene *s, uint32_t k, bool spoil, ops_selftest_row *row,
-                           colm_err *err) {
+static colm_status compare(stage *ref, stage *gpu, scene *s, uint32_t k, ops_id op, bool spoil,
+                           ops_selftest_row *row, colm_err *err) {
     scene_tensor *t = &s->t[k];
     size_t n = whole_len(t);
     uint32_t *got = mem_alloc(n, sizeof *got), *want = mem_alloc(n, sizeof *want);
     double *a = mem_alloc(n, sizeof *a);
     float *b = mem_alloc(n, sizeof *b);
     const char *note = NULL;
+    double error = 0;
     colm_status st = got && want && a && b ? COLM_OK : err_nomem(err, n * 20, "selftest");
-    if (!st) st = ops_read(gpu->m, gpu->buf[k], 0, got, n, err);
-    if (!st) st = ops_read(ref->m, ref->buf[k], 0, want, n, err);
+    if (!st) st = stage_read(gpu, s, k, got, err);
+    if (!st) st = stage_read(ref, s, k, want, err);
     if (st) goto out;
     const double *exact = ops_doubles(ref->m, ref->buf[k]);
     if (spoil)
         for (size_t e = 0; e < n; e++)
             if (got[e] != t->bits[e]) got[e] ^= 1u << 20;
-    note = exact ? compare_floats(t, exact, got, a, b, &row->error) : compare_wholes(t, want, got);
+    note = exact ? compare_floats(t, exact, got, a, b, &error) : compare_wholes(t, want, got);
+    judge(row, error, scene_limit(op, t->dtype));
     if (note && !row->note) row->note = note;
     for (size_t e = 0; e < n; e++)
         if (!exact || !isnan(exact[e])) t->bits[e] = want[e];
@@ -133,14 +172,15 @@ static colm_status test_call(tester *at, stage *ref, stage *gpu, scene *s, uint3
     const ops_id op = s->call[c].op;
     const ops_row *of = ops_get(op);
     const ops_variant *v = NULL;
-    ops_selftest_row row = {.op = of->name, .shape = s->shape, .limit = scene_limit(op)};
+    ops_selftest_row row = {.op = of->name, .dtype = ops_dtype_name(at->dtype), .shape = s->shape};
+    row.limit = scene_limit(op, OPS_F32);
     colm_status st = stage_run(ref, s, c, NULL, err);
     if (!st) st = stage_run(gpu, s, c, &v, err);
     const char *spoilt = at->p->spoil ? at->p->spoil : "";
     bool spoil = strcmp(spoilt, of->name) == 0 || strcmp(spoilt, "all") == 0;
     for (size_t k = 0; of->access[k] && !st; k++)
-        if (of->access[k] != 'r') st = compare(ref, gpu, s, s->call[c].t[k], spoil, &row, err);
-    if (st) return err_at(err, "%s, %s, class %s", of->name, s->shape, at->kernels);
+        if (of->access[k] != 'r') st = compare(ref, gpu, s, s->call[c].t[k], op, spoil, &row, err);
+    if (st) return err_at(err, "%s, %s, %s, class %s", of->name, row.dtype, s->shape, at->kernels);
     if (strcmp(v->name, at->kernels) != 0) return COLM_OK; /* the other class's turn */
     row.variant = v->matrices ? v->kind : v->name;
     row.pass = row.error <= row.limit && !row.note;
@@ -167,7 +207,8 @@ static colm_status test_scene(tester *at, scene *s, colm_err *err) {
         if (!has_kernel(s->call[c].op, at->kernels)) return COLM_OK;
     colm_status st = stage_open(s, at->ref, &ref, err);
     if (!st) st = stage_open(s, at->gpu, &gpu, err);
-    for (uint32_t c = 0; c < s->n_calls && !st; c++) st = test_call(at, &ref, &gpu, s, c, err);
+    for (uint32_t c = 0; c < s->n_calls && !st; c++)
+        if (at->dtype == OPS_F32 || scene_stores(s, c, at->dtype)) st = test_call(at, &ref, &gpu, s, c, err);
     if (gpu.m) stage_close(&gpu);
     if (ref.m) stage_close(&ref);
     return st;
@@ -175,15 +216,17 @@ static colm_status test_scene(tester *at, scene *s, colm_err *err) {
 
 static colm_status test_class(tester *at, gpu_device *d, const char *kernels, colm_err *err) {
     ops_machine_params mp = {.kernels = kernels, .sync = at->p->sync, .log = at->p->log};
+    static const ops_dtype dtypes[] = {OPS_F32, OPS_BF16, OPS_F16};
     str failed = {0};
     scene s;
     at->kernels = kernels;
     memset(at->bad, 0, sizeof at->bad);
     colm_status st = ops_open_gpu(d, &mp, &at->gpu, err);
-    for (uint32_t i = 0; !st && scene_make(i, &s); i++) {
-        st = test_scene(at, &s, err);
-        scene_done(&s);
-    }
+    for (size_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++)
+        for (uint32_t i = 0; !st && scene_make(i, at->dtype = dtypes[k], &s); i++) {
+            st = test_scene(at, &s, err);
+            scene_done(&s);
+        }
     for (ops_id op = 0; op < OP_COUNT; op++)
         if (at->bad[op]) str_addf(&failed, "%s%s", failed.len ? " " : "", ops_get(op)->name);
     if (!st && !failed.failed) gpu_verdict_keep(d, kernels, failed.text);

@@ -1,6 +1,6 @@
 /* Selftest: every operation, forward and backward, of every kernel class that a device takes, on shapes that
- * hurt, against the reference in double. Its verdict is kept beside the compiled kernels, and ops_open refuses
- * a device whose newest verdict is a failure. */
+ * hurt, in every storage that it takes, against the reference in double. Its verdict is kept beside the
+ * compiled kernels, and ops_open refuses a device whose newest verdict is a failure. */
 #ifndef COLM_OPS_SELFTEST_H
 #define COLM_OPS_SELFTEST_H
 
@@ -9,8 +9,10 @@
 /* One call on one class. */
 typedef struct {
     const char *op, *variant; /* the operation's name; the class whose kernel ran, or "coopmat" */
+    const char *dtype;        /* "f32", or how the tensors are stored that may be of 16 bits */
     const char *shape;        /* in words */
-    double error, limit;      /* the largest NMSE of what the call writes (tensor_nmse); may be NaN */
+    double error, limit;      /* the NMSE (tensor_nmse) of what the call writes that is nearest to its limit, or
+                                 beyond it; may be NaN */
     const char *note;         /* what is wrong beside the error, or NULL */
     bool pass;
 } ops_selftest_row;

@@ -23,15 +23,18 @@ static const double limits[OP_COUNT] = {
     [OP_CAST] = 0,
 };
 
-double scene_limit(ops_id op) {
-    return limits[op];
+/* The reference rounds to 16 bits as a device does. What is left is the number that float32's error takes to
+ * the other side of a middle: one step of 2^-8 or 2^-11 of itself. */
+double scene_limit(ops_id op, ops_dtype t) {
+    static const double stored[] = {[OPS_BF16] = 1e-4, [OPS_F16] = 1e-5};
+    return ops_dtype_size(t) == 2 && limits[op] > 0 ? stored[t] : limits[op];
 }
 
 /* Tensors. All return their place in the scene. */
 
 static uint32_t new_tensor(scene *s, ops_dtype dtype, size_t len) {
     scene_tensor *t = &s->t[s->n_tensors];
-    *t = (scene_tensor){.dtype = dtype, .len = len, .tail = len, .ld = 1};
+    *t = (scene_tensor){.dtype = dtype, .len = len, .tail = len, .ld = 1, .large = SCENE_LARGE};
     t->bits = mem_alloc(len + 2 * SCENE_FRAME, sizeof *t->bits);
     for (size_t i = 0; t->bits && i < len + 2 * SCENE_FRAME; i++) t->bits[i] = SCENE_NAN;
     s->failed |= !t->bits;
@@ -133,10 +136,10 @@ static void linear(scene *s, const uint32_t *n) {
     struct abi_linear p = {M, N, K, stride(s, 0, K), xo, wo + K + n[3] * 8, wo, yo + N, yo, n[3]};
     snprintf(s->shape, sizeof s->shape, "%u rows, %u from %u%s", M, N, K, p.init ? ", added" : "");
     uint32_t X = tiled(s, M, K, p.ldx, xo, 1), W = matrix(s, N, K, p.ldw, wo, 1);
-    uint32_t Y = tiled(s, M, N, p.ldy, yo, 1);
+    uint32_t Y = tiled(s, M, N, p.ldy, yo, 1), dW = matrix(s, N, K, p.ldw, wo, 1);
     CALL(s, OP_LINEAR, linear, p, X, W, Y, Y);
     CALL(s, OP_LINEAR_DX, linear, p, Y, W, X, X);
-    CALL(s, OP_LINEAR_DW, linear, p, Y, X, W, W);
+    CALL(s, OP_LINEAR_DW, linear, p, Y, X, dW, dW);
 }
 
 /* Products of two weight matrices in one call. n: rows, outputs of the one and of the other, inputs, added. */
@@ -287,13 +290,13 @@ static void optimiser(scene *s, const uint32_t *n) {
     struct abi_adamw p = {n[0], 1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1.9f, 3.7f};
     snprintf(s->shape, sizeof s->shape, "%u numbers", n[0]);
     uint32_t P = vector(s, n[0], 1), G = vector(s, n[0], 1), M = vector(s, n[0], 0.1), V = vector(s, n[0], 1);
-    uint32_t partial = result(s, parts), out = result(s, 3);
+    uint32_t partial = result(s, parts), out = result(s, 3), copy = vector(s, n[0], 1);
     make_positive(s, V);
     CALL(s, OP_SUMSQ, sumsq, ((struct abi_sumsq){n[0], 0}), G, partial);
     CALL(s, OP_CLIP, clip, ((struct abi_clip){parts, 0.7f, 1.0f / 64}), partial, out);
     CALL(s, OP_ADAMW, adamw, p, P, G, M, V, out);
-    CALL(s, OP_CAST, cast, ((struct abi_cast){n[0]}), P, M);
-    CALL(s, OP_ZERO, zero, ((struct abi_zero){n[0]}), G);
+    CALL(s, OP_CAST, cast, ((struct abi_cast){n[0]}), P, copy);
+    CALL(s, OP_ZERO, zero, ((struct abi_zero){n[0]}), copy);
 }
 
 static const struct {
@@ -341,18 +344,48 @@ static const struct {
     {optimiser, {30001}},
 };
 
-bool scene_make(uint32_t i, scene *ret) {
+bool scene_stores(const scene *s, uint32_t c, ops_dtype t) {
+    for (size_t k = 0; ops_get(s->call[c].op)->access[k]; k++)
+        if (s->t[s->call[c].t[k]].dtype == t) return true;
+    return false;
+}
+
+/* Whether all calls that work on tensor t take it in 16 bits. */
+static bool may_be_stored(const scene *s, uint32_t t) {
+    for (uint32_t c = 0; c < s->n_calls; c++)
+        for (size_t k = 0; ops_get(s->call[c].op)->access[k]; k++)
+            if (s->call[c].t[k] == t && ops_get(s->call[c].op)->dtypes[k] != 'h') return false;
+    return true;
+}
+
+/* n floats as 16 bits leave them. */
+static void store(ops_dtype t, uint32_t *bits, size_t n) {
+    uint16_t h;
+    for (size_t i = 0; i < n; i++) {
+        ops_pack(t, &bits[i], &h, 1);
+        ops_unpack(t, &h, &bits[i], 1);
+    }
+}
+
+bool scene_make(uint32_t i, ops_dtype t, scene *ret) {
     *ret = (scene){.number = i};
     if (i >= sizeof cases / sizeof *cases) return false;
     cases[i].build(ret, cases[i].n);
     for (uint32_t c = 0; c < ret->n_calls; c++) {
         const ops_row *row = ops_get(ret->call[c].op);
         for (size_t k = 0; row->access[k]; k++) {
-            scene_tensor *t = &ret->t[ret->call[c].t[k]];
-            if (row->access[k] != 'm' || !t->bits) continue;
-            for (size_t e = 0; e < t->len + 2 * SCENE_FRAME; e++)
-                if (t->bits[e] == SCENE_NAN) t->bits[e] = SCENE_LARGE;
+            scene_tensor *x = &ret->t[ret->call[c].t[k]];
+            if (row->access[k] != 'm' || !x->bits) continue;
+            for (size_t e = 0; e < x->len + 2 * SCENE_FRAME; e++)
+                if (x->bits[e] == SCENE_NAN) x->bits[e] = SCENE_LARGE;
         }
+    }
+    for (uint32_t k = 0; k < ret->n_tensors && t != OPS_F32; k++) {
+        scene_tensor *x = &ret->t[k];
+        if (!x->bits || !may_be_stored(ret, k)) continue;
+        x->dtype = t;
+        store(t, x->bits, x->len + 2 * SCENE_FRAME);
+        store(t, &x->large, 1);
     }
     return true;
 }

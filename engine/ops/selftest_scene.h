@@ -6,7 +6,7 @@
 
 #define SCENE_TENSORS 10
 #define SCENE_CALLS 6
-#define SCENE_FRAME 64u /* elements before and after what the calls see */
+#define SCENE_FRAME 128u /* elements before and after what the calls see */
 
 /* Where the contract lets nobody read: NaN; in tensors that some call reads and writes, where a NaN might stay
  * what it is, a number that wins any sum. */
@@ -15,9 +15,10 @@
 
 typedef struct {
     ops_dtype dtype;
-    size_t len;               /* of the view */
-    uint32_t *bits;           /* len + 2 SCENE_FRAME elements, float or uint32 */
-    size_t tail;              /* from this element of the view on ... */
+    size_t len;     /* of the view */
+    uint32_t *bits; /* len + 2 SCENE_FRAME elements, float or uint32; float too where 16 bits hold them */
+    uint32_t large; /* what became of SCENE_LARGE */
+    size_t tail;    /* from this element of the view on ... */
     uint32_t ld, first, cols; /* ... columns first .. first+cols-1 of rows of ld may become anything */
 } scene_tensor;
 
@@ -34,10 +35,13 @@ typedef struct {
     bool failed;     /* out of memory */
 } scene;
 
-/* Builds case i; false past the last. scene_done also after failure. */
-bool scene_make(uint32_t i, scene *ret);
+/* Builds case i with floats stored as t wherever every call that works on them lets them be; false past the
+ * last. scene_done also after failure. */
+bool scene_make(uint32_t i, ops_dtype t, scene *ret);
+/* Whether call c works on a tensor stored as t. */
+bool scene_stores(const scene *s, uint32_t c, ops_dtype t);
 void scene_done(scene *s);
-/* Largest NMSE allowed. */
-double scene_limit(ops_id op);
+/* Largest NMSE allowed of a result stored as t. */
+double scene_limit(ops_id op, ops_dtype t);
 
 #endif
