@@ -240,12 +240,10 @@ static inline scene scene_copy(const scene *s) {
     return c;
 }
 
-/* The scene with its tensors in bfloat16, in float16, and in mixtures with float32. */
+/* The scene with its tensors in bfloat16, in float16, and in a mixture with float32. */
 static inline bool scene_check_stored(const scene *s, const char *what, const double *limits) {
-    static const ops_dtype patterns[][3] = {{OPS_BF16, OPS_BF16, OPS_BF16},
-                                            {OPS_F16, OPS_F16, OPS_F16},
-                                            {OPS_F32, OPS_BF16, OPS_F16},
-                                            {OPS_F16, OPS_F32, OPS_BF16}};
+    static const ops_dtype patterns[][3] = {
+        {OPS_BF16, OPS_BF16, OPS_BF16}, {OPS_F16, OPS_F16, OPS_F16}, {OPS_F16, OPS_F32, OPS_BF16}};
     bool ok = true;
     for (size_t p = 0; p < COUNT_OF(patterns) && ok; p++) {
         const ops_dtype *t = patterns[p];
