@@ -214,6 +214,12 @@ static colm_status test_scene(tester *at, scene *s, colm_err *err) {
     return st;
 }
 
+/* Kernels of 16 bits are those of float32 but for loads and stores, and most of the time goes into compiling:
+ * the two storages take every other pair of cases each. */
+static bool in_turn(ops_dtype t, uint32_t i) {
+    return t == OPS_F32 || (i / 2 % 2 == 0) == (t == OPS_BF16);
+}
+
 static colm_status test_class(tester *at, gpu_device *d, const char *kernels, colm_err *err) {
     ops_machine_params mp = {.kernels = kernels, .sync = at->p->sync, .log = at->p->log};
     static const ops_dtype dtypes[] = {OPS_F32, OPS_BF16, OPS_F16};
@@ -224,7 +230,7 @@ static colm_status test_class(tester *at, gpu_device *d, const char *kernels, co
     colm_status st = ops_open_gpu(d, &mp, &at->gpu, err);
     for (size_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++)
         for (uint32_t i = 0; !st && scene_make(i, at->dtype = dtypes[k], &s); i++) {
-            st = test_scene(at, &s, err);
+            if (in_turn(at->dtype, i)) st = test_scene(at, &s, err);
             scene_done(&s);
         }
     for (ops_id op = 0; op < OP_COUNT; op++)

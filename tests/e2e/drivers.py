@@ -25,7 +25,7 @@ def the_selftest_passes_and_says_what_it_did(bench):
     check(len({r["op"] for r in rows}) >= 28, "operations are missing")
     equal({r["dtype"] for r in rows}, {"f32", "bf16", "f16"}, "storages")
     narrow = [{r["op"] for r in rows if r["dtype"] == t} for t in ("bf16", "f16")]
-    check(narrow[0] == narrow[1] and len(narrow[0]) == 21, "operations are missing in 16 bits")
+    check(narrow[0] == narrow[1] and len(narrow[0]) >= 21, "operations are missing in 16 bits")
     check(all(r["pass"] is True and r["error"] <= r["limit"] for r in rows), "a row did not pass")
     of_one = strict_csv(bench("selftest", "--device", device, "--kernels", "portable", "--csv").expect().out)
     equal({r["variant"] for r in of_one}, {"portable"}, "classes")

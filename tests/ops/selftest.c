@@ -7,7 +7,7 @@
 #include "tests/ops/device.h"
 
 typedef struct {
-    size_t rows[OP_COUNT][COUNT_OF(test_classes)], narrow[OP_COUNT][COUNT_OF(test_classes)];
+    size_t rows[OP_COUNT][COUNT_OF(test_classes)], narrow[2][OP_COUNT][COUNT_OF(test_classes)];
     size_t bad, beyond;
     bool quiet;
 } seen;
@@ -17,7 +17,8 @@ static void on_row(void *user, const ops_selftest_row *r) {
     for (int op = 0; op < OP_COUNT; op++)
         for (size_t c = 0; c < COUNT_OF(test_classes); c++)
             if (!strcmp(r->op, ops_get((ops_id)op)->name) && !strcmp(r->variant, test_classes[c]))
-                s->rows[op][c]++, s->narrow[op][c] += strcmp(r->dtype, "f32") != 0;
+                s->rows[op][c]++, s->narrow[0][op][c] += !strcmp(r->dtype, "bf16"),
+                    s->narrow[1][op][c] += !strcmp(r->dtype, "f16");
     s->beyond += !(r->error <= r->limit);
     s->bad += !r->pass;
     if ((!r->pass && !s->quiet) || getenv("COLM_TEST_SHOW"))
@@ -53,7 +54,8 @@ static void passes(void) {
         ops_machine *m = machine_of(test_classes[c]);
         for (int op = 0; op < OP_COUNT && m; op++)
             if (has_class(op, test_classes[c]) &&
-                !CHECK(s.rows[op][c] > 0 && takes_narrow(op) == (s.narrow[op][c] > 0)))
+                !CHECK(s.rows[op][c] > 0 && takes_narrow(op) == (s.narrow[0][op][c] > 0) &&
+                       takes_narrow(op) == (s.narrow[1][op][c] > 0)))
                 printf("# no case of %s for class %s\n", ops_get((ops_id)op)->name, test_classes[c]);
         ops_close(&m);
     }
