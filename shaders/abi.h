@@ -69,13 +69,13 @@ struct abi_linear {
     abi_uint M, N, K, ldx, xo, ldw, wo, ldy, yo, init;
 };
 
-/* Several linears of one kind and M rows in one call, block by block. The plan is a table of vec4s of whole numbers:
- *     tiles times         first block, number of blocks, row, column
- *     then for each block N, K, ldx, xo / ldw, wo, ldy, yo / init, 0, 0, 0    as in abi_linear
- * A tile makes ABI_LINEARS_TILE columns of the result of its first block from `column` on: of all M rows, or of the
- * weight gradient as many rows from `row` on. Its further blocks have the same result and go on from the sum: the
- * block-triangular input gradient. init 1: every first block starts from R, whatever it says. `work`: sum of N K / 64 over
- * the blocks, for estimates. */
+/* Several linears of one kind and M rows in one call, block by block. The plan is a table of vec4s of whole
+ * numbers: of every tile (first block, number of blocks, row, column), then of every block three, (N, K, ldx,
+ * xo), (ldw, wo, ldy, yo) and (init, 0, 0, 0), as in abi_linear. A tile makes ABI_LINEARS_TILE columns of the
+ * result of its first block from `column` on: of all M rows, or of the weight gradient as many rows from `row`
+ * on. Its further blocks have the same result and go on from the sum: the block-triangular input gradient. init
+ * 1: every first block starts from R, whatever it says. `work`: sum of N K / 64 over the blocks, for
+ * estimates. */
 #define ABI_LINEARS_TILE 32u
 struct abi_linears {
     abi_uint M, tiles, init, work;
