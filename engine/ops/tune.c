@@ -1,7 +1,6 @@
 /* The table of tuned choices and its text. */
 #include "engine/ops/tune.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,19 +49,41 @@ static bool read_op(const char *text, ops_id *ret) {
     return false;
 }
 
+/* Digits alone, at most 9. */
+static bool read_number(const char *text, uint32_t *ret) {
+    const size_t n = strspn(text, "0123456789");
+    if (!n || n > 9 || text[n]) return false;
+    *ret = (uint32_t)strtoul(text, NULL, 10);
+    return true;
+}
+
+/* One line of n bytes: six words, a space between. */
+static bool read_line(const char *line, size_t n, tune_choice *ret) {
+    enum { WORDS = 6, LETTERS = sizeof ret->kind };
+    char word[WORDS][LETTERS] = {{0}};
+    size_t at = 0;
+    for (size_t w = 0; w < WORDS; w++) {
+        const size_t len = at < n ? strcspn(line + at, " \n") : 0;
+        if (!len || len >= LETTERS || (at + len == n) != (w + 1 == WORDS)) return false;
+        memcpy(word[w], line + at, len);
+        word[w][len] = 0;
+        at += len + 1;
+    }
+    *ret = (tune_choice){0};
+    memcpy(ret->kind, word[5], LETTERS);
+    return read_op(word[0], &ret->op) && read_dtype(word[1], &ret->a) && read_dtype(word[2], &ret->b) &&
+           read_number(word[3], &ret->N) && read_number(word[4], &ret->K);
+}
+
 colm_status tune_parse(const char *text, tune_table *t, colm_err *err) {
     *t = (tune_table){0};
     for (size_t line = 1; *text; line++) {
-        char op[16], a[8], b[8];
-        tune_choice c = {0};
         const size_t n = strcspn(text, "\n");
-        int used = 0;
-        const bool read =
-            sscanf(text, "%15s %7s %7s %9u %9u %15s%n", op, a, b, &c.N, &c.K, c.kind, &used) == 6 &&
-            (size_t)used == n && read_op(op, &c.op) && read_dtype(a, &c.a) && read_dtype(b, &c.b);
-        colm_status st = read ? tune_set(t, &c, err)
-                              : err_set(err, COLM_E_INPUT, "line %zu is no tuned choice: \"%.*s\"", line,
-                                        (int)(n < 60 ? n : 60), text);
+        tune_choice c;
+        colm_status st = read_line(text, n, &c)
+                             ? tune_set(t, &c, err)
+                             : err_set(err, COLM_E_INPUT, "line %zu is no tuned choice: \"%.*s\"", line,
+                                       (int)(n < 60 ? n : 60), text);
         if (st) {
             tune_done(t);
             return st;
