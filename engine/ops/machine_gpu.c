@@ -276,7 +276,7 @@ static colm_status device_prepare(ops_machine *m, ops_call *c, colm_err *err) {
         const size_t size = ops_dtype_size(s->dtype);
         if (v.len > o->info->max_range / size)
             return err_set(err, COLM_E_BUG, "tensor %zu spans %llu bytes; this device binds at most %llu", n,
-                           (unsigned long long)(v.len * size), (unsigned long long)o->info->max_range);
+                           (unsigned long long)v.len * size, (unsigned long long)o->info->max_range);
         /* Whole texels; buffers are a multiple of 256 bytes, so this stays inside. */
         range[n] = (gpu_range){s->device, (size_t)v.off * size, ((size_t)v.len * size + 15u) / 16u * 16u};
     }
