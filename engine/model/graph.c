@@ -178,7 +178,7 @@ colm_status model_graph_create(model_state *s, const graph_params *p, model_grap
     if ((st = graph_forward(g, err)) || (st = graph_head(g, err))) goto out;
     if (p->train && ((st = graph_backward(g, err)) || (st = graph_update_list(g, err)))) goto out;
     graph_lists(g, lists);
-    if ((st = ops_fuse(s->machine, (ops_list *[]){&g->forward, &g->backward}, 2, &g->joined, err)) ||
+    if ((st = ops_fuse(s->machine, (ops_list *[]){&g->forward, &g->head, &g->backward}, 3, &g->joined, err)) ||
         ops_machine_is_plan(s->machine))
         goto out;
     for (size_t i = 0; i < GRAPH_LISTS; i++)
@@ -209,7 +209,7 @@ void model_graph_free(model_graph **pg) {
     for (act_pool p = 0; p < POOLS; p++) ops_buffer_free(g->s->machine, &g->pool[p]);
     for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++) ops_buffer_free(g->s->machine, bufs[i]);
     void *blocks[] = {g->layer,      g->host_nll,   g->host_list,  g->host_start,
-                      g->host_order, g->host_first, g->host_count, g->head_scale};
+                      g->host_order, g->host_first, g->host_count, g->scored};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) free(blocks[i]);
     free(g);
     *pg = NULL;
@@ -255,12 +255,16 @@ static colm_status write_order(model_graph *g, const uint32_t *tokens, colm_err 
 /* What changes from one micro-batch to the next: the weight of a target, and whether weight gradients start
  * anew. */
 static void set_micro(model_graph *g, uint64_t targets_in_step, bool anew) {
+    size_t scored = 0;
     for (size_t i = 0; i < g->head.n; i++) {
         ops_call *c = &g->head.call[i];
         if (c->op == OP_XENT_GRAD)
-            c->p.xent.weight = (float)(g->loss_scale * g->lambda[g->head_scale[i]] / (double)targets_in_step);
+            c->p.xent.weight =
+                (float)(g->loss_scale * g->lambda[g->scored[scored++]] / (double)targets_in_step);
         /* Of a head's slices only the first can start; its rows are the batch's first. */
-        if (c->op == OP_LINEAR_DW && c->t[1].off == g->hf.off) c->p.linear.init = !anew;
+        bool first = c->t[1].off == g->hf.off;
+        if (c->op == OP_LINEAR_DW && first) c->p.linear.init = !anew;
+        if (c->op == OP_LINEARS_DW && first) c->p.linears.init = !anew;
     }
     for (size_t i = 0; i < g->backward.n; i++) {
         ops_call *c = &g->backward.call[i];

@@ -60,7 +60,8 @@ struct model_graph {
     ops_buf pos, pos_list, pos_start, pos_order; /* learned positions */
     uint64_t nll_stride;                         /* rows to a multiple of 64; see graph_nll_at */
     ops_list forward, head, clear, backward, update;
-    uint8_t *head_scale; /* per call of `head`: the scale it belongs to */
+    uint8_t *scored; /* scale of every cross-entropy in `head`, in order */
+    size_t n_scored;
     double lambda[MODEL_MAX_CHAINS], loss_scale;
     uint32_t *host_start, *host_order, *host_list, *host_count, *host_first;
     float *host_nll;

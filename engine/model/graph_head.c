@@ -19,16 +19,6 @@ static ops_view logits_of(const model_graph *g, uint32_t scale) {
     return (ops_view){g->pool[POOL_SCRATCH], g->logits.off + at * g->logits.len, g->logits.len};
 }
 
-static colm_status add(model_graph *g, const ops_call *c, uint32_t scale, colm_err *err) {
-    if (g->head.n % 64 == 0) {
-        uint8_t *grown = mem_grow(g->head_scale, g->head.n + 64, 1);
-        if (!grown) return err_nomem(err, g->head.n + 64, "head");
-        g->head_scale = grown;
-    }
-    g->head_scale[g->head.n] = (uint8_t)scale;
-    return ops_add(&g->head, c, err);
-}
-
 /* The columns of hf that a head matrix reads: its own chain's, or all up to it. */
 static uint32_t first_chain(const model_graph *g, uint32_t scale) {
     return g->s->config.family.head == HEAD_SEPARATE ? 0 : scale;
@@ -59,7 +49,7 @@ static colm_status forward(model_graph *g, uint32_t scale, rows r, bool init, co
                             start, out}};
         c.p.linear = head_push(g, scale, r.n, &w, &g->hf, first_chain(g, scale));
         c.p.linear.init = init;
-        TRY(add(g, &c, scale, err));
+        TRY(ops_add(&g->head, &c, err));
     }
     return COLM_OK;
 }
@@ -73,29 +63,52 @@ static colm_status score(model_graph *g, uint32_t scale, rows r, colm_err *err) 
                          .cap = (float)g->s->config.family.logit_softcap};
     ops_call eval = {.op = OP_XENT, .t = {out, target, nll, {g->top, nll.off, r.n}}, .p.xent = p};
     ops_call grad = {.op = OP_XENT_GRAD, .t = {out, target, nll}, .p.xent = p};
-    return add(g, g->p.train ? &grad : &eval, scale, err);
+    if (g->n_scored % 64 == 0) {
+        uint8_t *grown = mem_grow(g->scored, g->n_scored + 64, 1);
+        if (!grown) return err_nomem(err, g->n_scored + 64, "head");
+        g->scored = grown;
+    }
+    g->scored[g->n_scored++] = (uint8_t)scale;
+    return ops_add(&g->head, g->p.train ? &grad : &eval, err);
 }
 
-/* dW (+)= G^T hf and dhf (+)= G W for one head matrix; `more`: dhf holds another scale's share already. */
-static colm_status backward(model_graph *g, uint32_t scale, rows r, bool more, colm_err *err) {
+/* dW (+)= G^T hf for one head matrix. */
+static colm_status weight_gradient(model_graph *g, uint32_t scale, rows r, colm_err *err) {
     uint32_t t = model_state_index(g->s, PARAM_HEAD, 0, scale);
-    uint32_t from = first_chain(g, scale) < g->lo[1] ? g->lo[1] : first_chain(g, scale);
-    ops_view out = logits_of(g, scale), dw = model_state_grad(g->s, t);
+    ops_view dw = model_state_grad(g->s, t);
     graph_window w = {0};
     while (graph_next_window(g, t, &w)) {
         ops_view window = graph_window_of(dw, &w);
-        ops_call wg = {.op = OP_LINEAR_DW, .t = {out, act_rows(g, &g->hf, r.r0, r.n), window, window}};
-        wg.p.linear = head_push(g, scale, r.n, &w, &g->hf, first_chain(g, scale));
-        wg.p.linear.init = r.r0 > 0;
-        TRY(add(g, &wg, scale, err));
-        if (g->lo[1] == g->hi[1]) continue; /* only heads train */
-        ops_view dhf = act_rows(g, &g->dhf, r.r0, r.n);
-        ops_call dx = {.op = OP_LINEAR_DX,
-                       .t = {out, graph_window_of(model_state_weight(g->s, t), &w), dhf, dhf}};
-        dx.p.linear = head_push(g, scale, r.n, &w, &g->dhf, from);
-        dx.p.linear.init = more || w.first > 0;
-        TRY(add(g, &dx, scale, err));
+        ops_call c = {.op = OP_LINEAR_DW,
+                      .t = {logits_of(g, scale), act_rows(g, &g->hf, r.r0, r.n), window, window}};
+        c.p.linear = head_push(g, scale, r.n, &w, &g->hf, first_chain(g, scale));
+        c.p.linear.init = r.r0 > 0;
+        TRY(ops_add(&g->head, &c, err));
     }
+    return COLM_OK;
+}
+
+/* dhf (+)= G W for one head matrix; `more`: dhf holds another scale's share already. */
+static colm_status input_gradient(model_graph *g, uint32_t scale, rows r, bool more, colm_err *err) {
+    uint32_t t = model_state_index(g->s, PARAM_HEAD, 0, scale);
+    uint32_t from = first_chain(g, scale) < g->lo[1] ? g->lo[1] : first_chain(g, scale);
+    graph_window w = {0};
+    while (g->lo[1] < g->hi[1] && graph_next_window(g, t, &w)) { /* else only heads train */
+        ops_view dhf = act_rows(g, &g->dhf, r.r0, r.n);
+        ops_call c = {.op = OP_LINEAR_DX,
+                      .t = {logits_of(g, scale), graph_window_of(model_state_weight(g->s, t), &w), dhf, dhf}};
+        c.p.linear = head_push(g, scale, r.n, &w, &g->dhf, from);
+        c.p.linear.init = more || w.first > 0;
+        TRY(ops_add(&g->head, &c, err));
+    }
+    return COLM_OK;
+}
+
+/* Of scales lo .. hi-1, whose gradients of logits are all there: linears of one kind side by side (ops_fuse).
+ */
+static colm_status backward(model_graph *g, uint32_t lo, uint32_t hi, rows r, bool more, colm_err *err) {
+    for (uint32_t i = hi; i-- > lo;) TRY(weight_gradient(g, i, r, err));
+    for (uint32_t i = hi; i-- > lo;) TRY(input_gradient(g, i, r, more, err));
     return COLM_OK;
 }
 
@@ -114,11 +127,13 @@ static colm_status slice_nested(model_graph *g, rows r, colm_err *err) {
                 .rows = ops_rows(r.n), .cols = g->logits_ld, .lda = g->logits_ld, .ldz = g->logits_ld};
             ops_call clear = {.op = OP_ZERO, .t = {own}, .p.zero = {(uint32_t)own.len}};
             ops_call sum = {.op = OP_ADD, .t = {own, above, own}, .p.ew = p};
-            if (!(g->lambda[i] > 0)) TRY(add(g, &clear, i, err));
-            TRY(add(g, &sum, i, err));
+            if (!(g->lambda[i] > 0)) TRY(ops_add(&g->head, &clear, err));
+            TRY(ops_add(&g->head, &sum, err));
         }
-        if (i >= g->head_lo) TRY(backward(g, i, r, false, err));
+        if (i >= g->head_lo && g->n_logits > 1) TRY(backward(g, i, i + 1, r, false, err));
     }
+    if (g->p.train && g->n_logits == 1 && g->head_lo < g->top_scale)
+        TRY(backward(g, g->head_lo, g->top_scale, r, false, err));
     return COLM_OK;
 }
 
@@ -129,7 +144,7 @@ static colm_status slice_separate(model_graph *g, rows r, colm_err *err) {
         TRY(forward(g, i, r, false, err));
         TRY(score(g, i, r, err));
         if (!g->p.train || i < g->head_lo) continue;
-        TRY(backward(g, i, r, more, err));
+        TRY(backward(g, i, i + 1, r, more, err));
         more = true;
     }
     return COLM_OK;
@@ -140,7 +155,7 @@ colm_status graph_head(model_graph *g, colm_err *err) {
     /* Chains beyond the largest scale with a loss have no gradient at all. */
     if (g->p.train && g->top_scale < g->s->config.n_chains && g->dhf.len) {
         ops_call clear = {.op = OP_ZERO, .t = {act_view(g, &g->dhf)}, .p.zero = {(uint32_t)g->dhf.len}};
-        TRY(add(g, &clear, 0, err));
+        TRY(ops_add(&g->head, &clear, err));
     }
     for (uint32_t r0 = 0; r0 < g->rows; r0 += step) {
         rows r = {r0, g->rows - r0 < step ? g->rows - r0 : step};
