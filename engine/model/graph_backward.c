@@ -104,7 +104,7 @@ static colm_status attention(model_graph *g, uint32_t layer, colm_err *err) {
     layer_acts *a = &g->layer[layer];
     layer_part *p = &a->part[1];
     ops_view dO = act_view(g, &g->dob), stat = act_view(g, &p->lse), first = graph_first(g, layer);
-    EACH_TRAINED(g, i) {
+    for (uint32_t i = g->lo[1]; i < g->hi[1]; i = graph_attn_end(g, i)) {
         uint32_t owner = graph_kv_chain(g, i);
         layer_part *kv = &a->part[graph_part_of(g, owner)];
         ops_view q = act_view(g, &p->q), k = act_view(g, &kv->k), v = act_view(g, &kv->v);

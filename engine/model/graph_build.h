@@ -148,7 +148,10 @@ COLM_MUST_USE colm_status graph_bias_gradient(model_graph *g, param_kind k, uint
 /* Turns the (key-value) heads of one part's chains in x; sign -1: back. */
 COLM_MUST_USE colm_status graph_rope(model_graph *g, ops_list *l, const act *x, int part, stat_per per,
                                      float sign, colm_err *err);
-/* The attention of one chain in one layer, as every attention call wants it. */
+/* One attention call can do for chains of one part whose heads stand without padding between and find their
+ * key-value heads by one rule: the chain behind the last of them that `chain` begins. */
+uint32_t graph_attn_end(const model_graph *g, uint32_t chain);
+/* The attention of these chains in one layer, as every attention call wants it. */
 struct abi_attn graph_attn(const model_graph *g, uint32_t layer, uint32_t chain);
 ops_view graph_first(const model_graph *g, uint32_t layer);
 /* z = x + y over the columns of chains lo.. hi-1. */

@@ -111,6 +111,18 @@ colm_status graph_rope(model_graph *g, ops_list *l, const act *x, int part, stat
     return COLM_OK;
 }
 
+uint32_t graph_attn_end(const model_graph *g, uint32_t chain) {
+    const model_config *c = &g->s->config;
+    const model_chain *a = &c->chain[chain];
+    uint32_t i = chain + 1;
+    for (; i < g->hi[graph_part_of(g, chain)] && c->head_dim % 8 == 0; i++) {
+        const model_chain *b = &c->chain[i];
+        bool own = c->family.kv == KV_OWN && a->heads * b->kv_heads == b->heads * a->kv_heads;
+        if (!(own || c->family.kv == KV_TILED) || a->attn_scale != b->attn_scale) break;
+    }
+    return i;
+}
+
 struct abi_attn graph_attn(const model_graph *g, uint32_t layer, uint32_t chain) {
     const model_config *c = &g->s->config;
     uint32_t owner = graph_kv_chain(g, chain), h0 = 0;
@@ -118,10 +130,15 @@ struct abi_attn graph_attn(const model_graph *g, uint32_t layer, uint32_t chain)
     const layer_part *p = &a->part[graph_part_of(g, chain)], *kv = &a->part[graph_part_of(g, owner)];
     for (uint32_t i = 0; i < chain; i++) h0 += c->chain[i].heads;
     double scale = c->chain[chain].attn_scale;
+    uint32_t heads = 0, kv_heads = c->family.kv == KV_OWN ? 0 : c->chain[owner].kv_heads;
+    for (uint32_t i = chain; i < graph_attn_end(g, chain); i++) {
+        heads += c->chain[i].heads;
+        kv_heads += c->family.kv == KV_OWN ? c->chain[i].kv_heads : 0;
+    }
     struct abi_attn n = {.rows = g->rows,
                          .T = g->p.T,
-                         .heads = c->chain[chain].heads,
-                         .kv_heads = c->chain[owner].kv_heads,
+                         .heads = heads,
+                         .kv_heads = kv_heads,
                          .hd = c->head_dim,
                          .ldq = p->q.ld,
                          .qo = act_col(g, &p->q, chain),

@@ -118,7 +118,8 @@ colm_status graph_layer(model_graph *g, ops_list *l, uint32_t layer, bool again,
         TRY(graph_norm(g, l, n, &a->part[p].x, &a->h1, &a->part[p].stat1, err));
     }
     TRY(queries_keys_values(g, l, layer, again, err));
-    EACH_CHAIN(g, again, p, i) TRY(attention(g, l, layer, i, err));
+    for (int p = again; p < 2; p++)
+        for (uint32_t i = g->lo[p]; i < g->hi[p]; i = graph_attn_end(g, i)) TRY(attention(g, l, layer, i, err));
     closing c[] = {closing_attention(a, 0), closing_attention(a, 1)};
     EACH_CHAIN(g, again, p, i) TRY(residual_product(g, l, &c[p], layer, i, err));
     EACH_CHAIN(g, again, p, i) TRY(residual_rest(g, l, &c[p], layer, i, err));
