@@ -6,7 +6,7 @@ their smallest and largest. Single figures of shared machines mean little, ratio
 
   chains    one colm process that makes a step of each case in turn, each against its neighbour: what growing and chains save
   threads   case a with one thread and with all of them, one process after the other
-  peer      each case with colm, then PyTorch tuned (OpenMP OpenBLAS, spinning threads, jemalloc), then plain (as installed)
+  peer      each case with colm, then PyTorch tuned (OpenMP OpenBLAS, spinning threads, jemalloc), then plain (as Debian installs it with libopenblas0)
 
     speed.py build/engine/cli/colm --out results/reference/speed.md
     speed.py build/engine/cli/colm --quick          does it work? a minute; its figures are for nobody
@@ -19,6 +19,7 @@ import argparse, datetime, json, os, platform, re, shlex, statistics, subprocess
 here = os.path.dirname(os.path.abspath(__file__))
 arch = platform.machine() + "-linux-gnu"
 BLAS = f"/usr/lib/{arch}/openblas-openmp"
+PLAIN_BLAS = f"/usr/lib/{arch}/openblas-pthread" # what libopenblas0 installs, whose threads are not PyTorch's
 JEMALLOC = f"/usr/lib/{arch}/libjemalloc.so.2"
 TUNED = dict(LD_LIBRARY_PATH=BLAS, OMP_WAIT_POLICY="active", LD_PRELOAD=JEMALLOC, MALLOC_CONF="dirty_decay_ms:-1,muzzy_decay_ms:-1")
 
@@ -74,7 +75,7 @@ def bench(a, letters, threads, *options):
 
 def peer(a, case, tuned):
     env = {k: v for k, v in os.environ.items() if k not in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")}
-    if tuned: env.update(TUNED)
+    env.update(TUNED if tuned else dict(LD_LIBRARY_PATH=PLAIN_BLAS))
     command = [a.python, os.path.join(here, "colm_torch.py"), "--bench", case, "--secs", str(a.seconds), "--threads", str(a.threads),
                "--B", str(a.batch), "--T", str(a.context)]
     return float(re.search(r" (\d+) tok/s", run(command, env)).group(1))
@@ -82,9 +83,9 @@ def peer(a, case, tuned):
 
 def peer_version(a):
     """Of the peer, or None with what is missing said."""
-    for need in (BLAS, JEMALLOC):
+    for need in (BLAS, PLAIN_BLAS, JEMALLOC):
         if "tuned" in a.peers and not os.path.exists(need):
-            say(f"missing {need}: apt-get install libopenblas0-openmp libjemalloc2")
+            say(f"missing {need}: apt-get install libopenblas0-openmp libopenblas0-pthread libjemalloc2")
             return None
     done = subprocess.run([a.python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
     if done.returncode: say(f"{a.python} has no torch: apt-get install python3-torch python3-numpy")
@@ -158,7 +159,7 @@ def page(a, m, version, told, devices):
         ["command", f"`{a.command}`"], ["commit", f"{commit()}; the program calls itself {told['version']}"], ["machine", machine()],
         ["device", f"{told['device']}; driver {device['driver']}; {a.threads} threads; precision {told['precision']}"],
         ["ceilings", f"{ceiling('gflop_per_s')} GFLOP/s multiplying and adding; copies {ceiling('memory_gb_per_s')} GB/s from memory, {ceiling('cache_gb_per_s')} GB/s in cache (medians of all runs)"],
-        ["peer", f"PyTorch {version}, float32, {a.threads} threads; tuned: OpenMP OpenBLAS, spinning threads, jemalloc; plain: as installed" if version else MISSING]])
+        ["peer", f"PyTorch {version}, float32, {a.threads} threads; tuned: OpenMP OpenBLAS, spinning threads, jemalloc; plain: OpenBLAS with threads of its own, as libopenblas0 installs it" if version else MISSING]])
     out += [f"Whole training steps (forward, loss, backward, AdamW) of {a.batch} x {a.context} tokens, vocabulary 4096; rounds: {a.rounds}, of {a.seconds:g} s a case. "
             "Figures are medians; ratios are made within each round, and stand as median (smallest to largest) of the rounds. Above 1 is faster.", ""]
     out += ["## Against the peer", ""]
