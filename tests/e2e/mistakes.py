@@ -10,7 +10,7 @@ COMMANDS = {  # and what each takes
     "run": ["--db", "--device", "--kernels", "--fresh", "--validate", "--sync", "--submit-gflop", "--unsafe-device"],
     "validate": [],
     "plan": ["--json", "--csv"],
-    "bench": ["--interleave", "--profile", "--shapes", "--alone", "--seconds", "--batch", "--context", "--precision", "--device", "--kernels", "--json", "--csv"],
+    "bench": ["--interleave", "--profile", "--shapes", "--alone", "--tune", "--seconds", "--batch", "--context", "--precision", "--device", "--kernels", "--json", "--csv"],
     "selftest": ["--device", "--kernels", "--validate", "--json", "--csv"],
     "devices": ["--json", "--csv"],
     "compare": ["--db", "--json", "--csv"],
