@@ -15,7 +15,7 @@ void main() {
         uint i = first + k * WIDTH;
         if (i < p.n / 4u) {
             STORE4(X, i, vec4(0));
-        } else if (i == p.n / 4u) {
+        } else if (i < (p.n + 3u) / 4u) {
             STORE4_PART(X, i, vec4(0), p.n % 4u)
         }
     }

@@ -11,7 +11,7 @@
 #include "engine/gpu/inside.h"
 
 static const char mark[] = "colm selftest 1 ";
-enum { LIMIT = 1 << 16 };
+enum { LIMIT = 1 << 16, TUNING_LIMIT = 1 << 24 };
 
 /* Named after what a verdict holds for; NULL where there is no cache, or no memory. */
 static char *file_of(const gpu_device *d, const char *what, const char *kernels) {
@@ -73,7 +73,7 @@ char *gpu_tuning_load(const gpu_device *d, const char *kernels) {
     char *path = file_of(d, "tuning", kernels), *text = NULL, digest[HASH_TEXT];
     size_t n = 0;
     colm_err why;
-    if (path && file_exists(path) && !file_read(path, LIMIT, &text, &n, &why)) {
+    if (path && file_exists(path) && !file_read(path, TUNING_LIMIT, &text, &n, &why)) {
         const size_t mark_n = sizeof tuning_mark - 1, head = mark_n + HASH_TEXT;
         bool good = n >= head && strlen(text) == n && text[head - 1] == '\n';
         if (good) hash_bytes(text + head, n - head, digest);

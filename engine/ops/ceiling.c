@@ -113,7 +113,8 @@ colm_status ops_ceiling_measure(ops_machine *m, ops_ceiling *ret, colm_err *err)
     gpu_device *d = ops_machine_device(m);
     gpu_buffer *x = NULL, *y = NULL;
     if (!d) return *ret = (ops_ceiling){0}, COLM_OK;
-    const peak_class *c = strcmp(ops_machine_class(m), "cpu") == 0 ? &cpu_class : &other_class;
+    const peak_class *c =
+        strcmp(ops_machine_class(m), "cpu") == 0 && gpu_get_info(d)->max_texels ? &cpu_class : &other_class;
     const uint64_t window = ops_window(m) * 4, share = ops_memory(m) / 8, least = (uint64_t)c->groups * RUN;
     uint64_t large = LARGE;
     if (large > window) large = window;

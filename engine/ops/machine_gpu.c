@@ -218,8 +218,10 @@ static colm_status fastest(ops_machine *m, const ops_call *c, const gpu_range *r
     gpu_buffer *result = NULL;
     double seconds;
     memcpy(to, range, n * sizeof *to);
-    colm_status st = gpu_buffer_create(own(m)->device, to[3].bytes, "tuning", &result, err);
-    to[2] = to[3] = (gpu_range){result, 0, to[3].bytes};
+    const size_t bytes = to[2].bytes > to[3].bytes ? to[2].bytes : to[3].bytes;
+    colm_status st = gpu_buffer_create(own(m)->device, bytes, "tuning", &result, err);
+    to[2] = (gpu_range){result, 0, to[2].bytes};
+    to[3] = (gpu_range){result, 0, to[3].bytes};
     *ret_seconds = INFINITY;
     for (size_t k = 0; k < *row->n_variants && !st; k++) {
         const ops_variant *x = &row->variants[k];

@@ -341,6 +341,7 @@ static const struct {
     {xent, {7, 33, 2}},
     {optimiser, {1}},
     {optimiser, {4099}},
+    {optimiser, {4100}},
     {optimiser, {30001}},
 };
 
