@@ -84,4 +84,13 @@ static inline train_job job_of(uint64_t steps) {
                        .seed = 17};
 }
 
+/* A test for the end of a program: whole steps, forward to update, as the validation layer sees them. */
+static inline void the_validation_layer_is_silent(void) {
+    gpu_device *d = test_device();
+    if (d)
+        CHECK(gpu_validation_messages(d) == 0);
+    else
+        test_skip("no Vulkan device");
+}
+
 #endif

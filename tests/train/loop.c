@@ -288,15 +288,6 @@ static void a_short_text_is_learnt_by_heart(void) {
         }
 }
 
-/* Whole steps, forward to update, as the validation layer sees them. */
-static void the_validation_layer_is_silent(void) {
-    gpu_device *d = test_device();
-    if (d)
-        CHECK(gpu_validation_messages(d) == 0);
-    else
-        test_skip("no Vulkan device");
-}
-
 int main(void) {
     folder = scratch_open();
     if (!texts_open()) return 1;

@@ -331,14 +331,6 @@ static void memory_is_planned(void) {
     }
 }
 
-static void the_validation_layer_is_silent(void) {
-    gpu_device *d = test_device();
-    if (d)
-        CHECK(gpu_validation_messages(d) == 0);
-    else
-        test_skip("no Vulkan device");
-}
-
 int main(void) {
     folder = scratch_open();
     if (!texts_open()) return 1;
